@@ -8,14 +8,16 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, get_args
 
 from tilekit.emulator.core.checked import checked
 from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.explore import Exploration
-from tilekit.emulator.core.memory.buffer import Buffer, as_array
+from tilekit.emulator.core.memory.buffer import Buffer, Uploads, as_array, download
 from tilekit.emulator.core.memory.memory import GlobalMemory
+from tilekit.emulator.core.observation.trace import require_writable
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.schedules import Check, Policy, Progress, Starts
 
@@ -37,6 +39,29 @@ class ChipLike(Protocol):
     @property
     def name(self) -> str:
         """As compilers spell it."""
+
+
+class Counting(Protocol):
+    """An observer that counts while a launch runs."""
+
+    def result(self) -> Any:
+        """The counts, when the launch has ended."""
+
+
+class Recorder(Protocol):
+    """An observer that notes what every warp or wave does when."""
+
+    def write(self, path: str | Path) -> None:
+        """Write what was noted, when the launch has ended."""
+
+
+def require_order(schedule: Policy | None, step_budget: int) -> None:
+    """Raise `LaunchError` for an unknown schedule, or a budget that no launch can keep."""
+    if schedule is not None and schedule not in get_args(Policy):
+        legal = get_args(Policy)
+        raise LaunchError.argument("schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0])
+    if step_budget < 1:
+        raise LaunchError.argument("step_budget", step_budget, "1 or more", 1)
 
 
 class Kernel(ABC):
@@ -101,6 +126,54 @@ class Kernel(ABC):
         step_budget: int = DEFAULT_STEP_BUDGET,
     ) -> Debugger:
         """Start a launch that stops at ``stop``, to look around and go on."""
+
+    prepare: Callable[..., tuple[Any, Uploads]]
+    """Check a launch and make it, ready to run, with the arrays that were uploaded for it; each room has its own."""
+
+    @abstractmethod
+    def _counting(self) -> Counting:
+        """What counts a launch of this room."""
+
+    @abstractmethod
+    def _recorder(self) -> Recorder:
+        """What records a launch of this room."""
+
+    def _run(
+        self,
+        where: tuple[int | Sequence[int], int | Sequence[int], Sequence[Any]],
+        options: Mapping[str, Any],
+        seed: int | None,
+        schedule: Policy | None,
+        *,
+        stop: Stop | int | str | None,
+        statistics: bool,
+        timeline: str | Path | None,
+        progress: Progress | None,
+    ) -> LaunchReport | Debugger:
+        """Launch and watch as `launch` was asked to; `where` is its grid, block and arguments."""
+        if stop is not None:
+            if statistics or timeline is not None or progress is not None:
+                raise LaunchError(
+                    "stop with statistics, timeline or progress: those follow a launch that runs to its end; leave "
+                    "them out, or leave stop out"
+                )
+            return self.debug(*where, stop=stop, seed=seed, schedule=schedule, **options)
+        counting = self._counting() if statistics else None
+        recorder = None
+        if timeline is not None:
+            require_writable(timeline)
+            recorder = self._recorder()
+        observers = [observer for observer in (counting, recorder) if observer is not None]
+        launch, uploads = self.prepare(
+            *where, **options, progress=progress, seed=seed, schedule=schedule, observers=observers
+        )
+        try:
+            report: LaunchReport = launch.run()
+        finally:
+            if recorder is not None and timeline is not None:
+                recorder.write(timeline)
+            download(uploads)
+        return report if counting is None else replace(report, statistics=counting.result())
 
 
 class Module(ABC):

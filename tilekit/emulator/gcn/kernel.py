@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, overload
 
 from tilekit.emulator.core import room
 from tilekit.emulator.core.checked import checked, checked_values
 from tilekit.emulator.core.dimensions import dim3
-from tilekit.emulator.core.errors import LaunchError, nearest
+from tilekit.emulator.core.errors import LaunchError
 from tilekit.emulator.core.explore import Exploration, explore
-from tilekit.emulator.core.memory.buffer import Uploads, download
+from tilekit.emulator.core.memory.buffer import Uploads
 from tilekit.emulator.core.observation.stops import Stop
-from tilekit.emulator.core.observation.trace import require_writable
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.room import DEFAULT_STEP_BUDGET
 from tilekit.emulator.core.schedules import Policy, Progress
@@ -182,46 +180,21 @@ class Kernel(room.Kernel):
         EmulatorError
             The first fault of the run.
         """
-        if stop is not None:
-            if statistics or timeline is not None or progress is not None:
-                raise LaunchError(
-                    "stop with statistics, timeline or progress: those follow a launch that runs to its end; leave "
-                    "them out, or leave stop out"
-                )
-            options: LaunchOptions = {"shared_bytes": shared_bytes, "params": params, "step_budget": step_budget}
-            return self.debug(grid, block, args, stop=stop, seed=seed, schedule=schedule, **options)
-        observers: list[Observer] = []
-        counting = recorder = None
-        if statistics:
-            from tilekit.emulator.gcn.observation.counting import Counting
-
-            counting = Counting()
-            observers.append(counting)
-        if timeline is not None:
-            from tilekit.emulator.gcn.observation.timeline import Recorder
-
-            require_writable(timeline)
-            recorder = Recorder()
-            observers.append(recorder)
-        launch, uploads = self.prepare(
-            grid,
-            block,
-            args,
-            shared_bytes=shared_bytes,
-            params=params,
-            step_budget=step_budget,
+        options: LaunchOptions = {"shared_bytes": shared_bytes, "params": params, "step_budget": step_budget}
+        return self._run(
+            (grid, block, args), options, seed, schedule, stop=stop, statistics=statistics, timeline=timeline,
             progress=progress,
-            seed=seed,
-            schedule=schedule,
-            observers=observers,
-        )
-        try:
-            report = launch.run()
-        finally:
-            if recorder is not None and timeline is not None:
-                recorder.write(timeline)
-            download(uploads)
-        return report if counting is None else replace(report, statistics=counting.result())
+        )  # fmt: skip
+
+    def _counting(self) -> room.Counting:
+        from tilekit.emulator.gcn.observation.counting import Counting
+
+        return Counting()
+
+    def _recorder(self) -> room.Recorder:
+        from tilekit.emulator.gcn.observation.timeline import Recorder
+
+        return Recorder()
 
     def prepare(
         self,
@@ -247,13 +220,7 @@ class Kernel(room.Kernel):
             Each NumPy array among the arguments with its buffer, for `download`.
         """
         device = self.module.device
-        if schedule is not None and schedule not in get_args(Policy):
-            legal = get_args(Policy)
-            raise LaunchError.argument(
-                "schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0]
-            )
-        if step_budget < 1:
-            raise LaunchError.argument("step_budget", step_budget, "1 or more", 1)
+        room.require_order(schedule, step_budget)
         shape, threads = dim3("grid", grid), dim3("block", block)
         most = self._text.threads or 1024
         if math.prod(threads) > most:
