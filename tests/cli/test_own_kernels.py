@@ -113,6 +113,47 @@ def test_check_finds_what_depends_on_the_order() -> None:
     assert caught.value.code == "TK-COMP-006"
 
 
+UNKNOWN = """
+from pathlib import Path
+
+import tilekit.compose as tk
+
+
+class One:
+    def schedule(self, call):
+        return tk.Schedule(clusters=1, tiles=1)
+
+
+@tk.kernel(tk.Input("x", tk.F32, "n"), tk.Output("y", tk.F32, "n"), target="sm_90a", threads=32)
+def halved(w):
+    own = w.fragments(Path(__file__).parent / "half.ptx")
+    y = w.parameter("y", tk.registers.GMEM, lambda call: call.address("y"))
+    half = own.half(x=1.0)
+    w.isa.memory.store_global_f32(address=y, value=half, valid=w.thread() < 1)
+    return One()
+"""
+HALF = """\
+//! fragment  half
+//! about     half of `x`.
+//! in        x     f32
+//! out       half  f32
+//! kind      scalar
+//! target    sm_80  ptx 7.0
+    mxl.f32 ${half}, ${x}, 0f3F000000;
+"""
+
+
+def test_an_unknown_opcode_names_its_fragment(tmp_path: Path) -> None:
+    """A fragment's wrong mnemonic is answered with the line of Python that asked for it, and opcodes like it."""
+    (tmp_path / "mine.py").write_text(UNKNOWN)
+    (tmp_path / "half.ptx").write_text(HALF)
+    code, text = invoke("run", f"{tmp_path / 'mine.py'}:halved", "--n", "8")
+    assert code != 0
+    assert "opcode 'mxl' is not known" in text
+    assert f"[setup halved mine.py:{1 + UNKNOWN.splitlines().index('    half = own.half(x=1.0)')}]" in text
+    assert "mul" in text
+
+
 @pytest.mark.parametrize("named", [MINE, f"{ROOT / 'tests' / 'cli' / 'amd_product.py'}:product"])
 def test_trace_and_emulate(named: str, tmp_path: Path) -> None:
     """The other commands take it too: a trace of all roles, a watched launch, other orders, a stop."""

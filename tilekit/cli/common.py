@@ -55,10 +55,12 @@ def _exit_code(error: Exception) -> int | None:
 def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
     """Print an error, in red on stderr or as a JSON object on stdout, and exit."""
     from tilekit.cli.words import in_options
+    from tilekit.emulator.core.errors import EmulatorError
     from tilekit.errors import EmulationTooLong
 
     code = getattr(error, "code", type(error).__name__)
-    message = in_options(getattr(error, "message", str(error)))
+    # What the emulator found says where, and what to change, behind its message.
+    message = in_options(str(error) if isinstance(error, EmulatorError) else getattr(error, "message", str(error)))
     if isinstance(error, EmulationTooLong) and error.facts:
         limit = f"TILEKIT_EMULATOR_LIMIT={2 * error.seconds:.0f}"
         message = f"{error.facts}. Make the problem smaller, or allow it in the environment: {limit}"

@@ -60,8 +60,11 @@ def describe(instruction: InstructionLike | None) -> str:
     """Return one line naming an instruction: its PTX line, its text, and where it came from."""
     if instruction is None:
         return "an unnamed instruction"
-    origin = f"  [{instruction.provenance}]" if instruction.provenance else ""
-    return f"line {instruction.line}: {_elided(instruction.text)}{origin}"
+    return f"line {instruction.line}: {_elided(instruction.text)}{_origin(instruction)}"
+
+
+def _origin(instruction: InstructionLike | None) -> str:
+    return f"  [{instruction.provenance}]" if instruction is not None and instruction.provenance else ""
 
 
 def _elided(text: str) -> str:
@@ -111,7 +114,7 @@ class Where:
     instruction
         The instruction at fault.
     line, column
-        Position in the PTX text, from 1, for faults found before there is an instruction.
+        Position in the text, from 1, of a fault that is found as the text is read.
     """
 
     kernel: str = ""
@@ -138,11 +141,11 @@ class Where:
             parts += self.actor.place()
         if parts:
             found.append("in " + ", ".join(parts))
-        if self.instruction is not None:
-            found.append("at " + describe(self.instruction))
-        elif self.line is not None:
+        if self.line is not None:
             column = f", column {self.column}" if self.column is not None else ""
-            found.append(f"at line {self.line}{column}")
+            found.append(f"at line {self.line}{column}{_origin(self.instruction)}")
+        elif self.instruction is not None:
+            found.append("at " + describe(self.instruction))
         return found
 
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilekit.emulator.core import room
-from tilekit.emulator.core.errors import LaunchError, PtxSyntaxError, nearest, shown
+from tilekit.emulator.core.errors import LaunchError, PtxSyntaxError, UnsupportedInstruction, Where, nearest, shown
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.core.symbols import SymbolMap
 from tilekit.emulator.ptx.chips import Chip
 from tilekit.emulator.ptx.compiler.call_graph import CallGraph
 from tilekit.emulator.ptx.compiler.inlining import inline_calls
 from tilekit.emulator.ptx.compiler.program import Program, place_parameters
-from tilekit.emulator.ptx.language.availability import dialect, target
+from tilekit.emulator.ptx.language.availability import Dialect, dialect, target
 from tilekit.emulator.ptx.language.forms import Decoded, decode
 from tilekit.emulator.ptx.language.module_rules import check_module
 from tilekit.emulator.ptx.language.parser import parse_module
-from tilekit.emulator.ptx.language.syntax import Function, PtxModule
+from tilekit.emulator.ptx.language.syntax import Function, Instruction, PtxModule
 from tilekit.emulator.ptx.ops import table  # noqa: F401 (registers the instruction forms)
 
 if TYPE_CHECKING:
@@ -57,10 +57,18 @@ def _decode_text(text: str, chip: Chip) -> _DecodedText:
     for name, entry in parsed.functions.items():
         if entry.is_entry and entry.has_body:
             function = parsed.functions[name] = inline_calls(entry, parsed)
-            code[name] = [decode(ins, n, written_in) for n, ins in enumerate(function.instructions)]
+            code[name] = [_decoded(ins, n, written_in) for n, ins in enumerate(function.instructions)]
             _check_cta_groups(code[name])
             place_parameters(function)
     return _DecodedText(parsed, code, {})
+
+
+def _decoded(instruction: Instruction, index: int, written_in: Dialect) -> Decoded:
+    """An instruction, matched with the table; a fault says who asked for it."""
+    try:
+        return decode(instruction, index, written_in)
+    except UnsupportedInstruction as error:
+        raise error.at(Where(instruction=instruction)) from None
 
 
 def _check_cta_groups(code: list[Decoded]) -> None:

@@ -117,6 +117,14 @@ def test_unknown_forms_are_refused_when_loaded(instruction: str, hint: str) -> N
     assert hint in caught.value.hint
 
 
+def test_unknown_opcodes_say_who_asked_for_them() -> None:
+    """What emitted the line stands beside its place, and opcodes like it in the hint."""
+    with pytest.raises(UnsupportedInstruction) as caught:
+        Device().load(entry(".reg .f32 %r;\nmxa.f32 %r, %r, %r;  //@ setup clip k.py:34\nret;"))
+    assert "at line 7, column 1  [setup clip k.py:34]" in str(caught.value)
+    assert "max" in caught.value.hint
+
+
 def test_modifiers_are_a_set() -> None:
     """Producers order modifiers differently; types keep their order."""
     for spelling in ("L2::cache_hint.multicast::cluster", "multicast::cluster.L2::cache_hint"):

@@ -289,6 +289,15 @@ def _registers(operand: Operand) -> list[Register]:
     return []
 
 
+def _like(opcodes: list[str]) -> str:
+    if not opcodes:
+        return "no known opcode is like it"
+    nearest, *others = opcodes
+    return f"the nearest form known is '{TABLE[nearest][0]}'" + (
+        f"; opcodes like it: {', '.join(others)}" * bool(others)
+    )
+
+
 def decode(instruction: Instruction, index: int, dialect: Dialect | None = None) -> Decoded:
     """Match an instruction with the table; an instruction that a dialect does not have is refused.
 
@@ -298,13 +307,13 @@ def decode(instruction: Instruction, index: int, dialect: Dialect | None = None)
         Naming line, column, the instruction and the nearest known form.
     """
     if instruction.opcode not in TABLE:
-        near = difflib.get_close_matches(instruction.opcode, TABLE, 1)
+        near = difflib.get_close_matches(instruction.opcode, TABLE, 3)
         raise UnsupportedInstruction(
             f"opcode {instruction.opcode!r} is not known, in: {instruction.text}",
             line=instruction.line,
             column=instruction.column,
             form=instruction.name,
-            hint=f"the nearest form known is '{TABLE[near[0]][0]}'" if near else "no known opcode is like it",
+            hint=_like(near),
         )
     best: tuple[int, Form, str] | None = None
     for row, matched, problem in _match_rows(instruction.opcode, instruction.modifiers):
