@@ -54,7 +54,7 @@ UNNOTICED = (
         "PTX does not promise that, but nvcc relies on it and puts `bar.sync` right behind a branch of one lane",
     ),
     Unnoticed(
-        r"mma BoundTmaStorer\.store: cp\.async\.bulk\.tensor\.2d\.global: doubled",
+        r"mma BoundTmaStorer\.store: cp\.async\.bulk\.tensor\.2d\.global( #\d)?: doubled",
         (SINGLE, CLUSTER, PINGPONG, LAYERED, STREAMED),
         True,
         "the same bytes are stored twice: stores that change nothing race with no other store",
