@@ -6,7 +6,8 @@ from collections.abc import Hashable
 from typing import Any
 
 from tilekit.arrays import fingerprint, resolve_stream, view_of
-from tilekit.kernels.attention.arguments import AttentionArguments
+from tilekit.dtypes import DType
+from tilekit.kernels.attention.arguments import AttentionArguments, operands
 from tilekit.kernels.attention.compiled import AttentionKernel, chosen
 from tilekit.kernels.attention.config import AttentionConfig
 from tilekit.kernels.launch_cache import LaunchCache
@@ -108,3 +109,13 @@ def attention_kernel_for(
     """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
     arguments = AttentionArguments.parse(q, k, v, **keywords)
     return chosen(arguments, config)
+
+
+def attention_result_of(q: Any, k: Any, v: Any) -> tuple[tuple[int, ...], tuple[int, ...], DType]:
+    """Return the shapes of what `attention` would return, of the result and of ``lse``, and the result's type.
+
+    Its operands are checked as there; they may be views (`tilekit.arrays.ArrayView`) of memory that does not exist.
+    """
+    views = operands(q, k, v)
+    batch, queries, heads, _ = views["q"].shape
+    return (batch, queries, heads, views["v"].shape[3]), (batch, heads, queries), views["q"].dtype

@@ -73,8 +73,7 @@ class AttentionArguments:
         target: str | None = None,
     ) -> AttentionArguments:
         """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
-        views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
-        _check_shapes(views)
+        views = operands(q, k, v)
         batch, queries, heads, elements = views["q"].shape
         left, right = _window(causal, window)
         scale = _number("scale", scale, elements**-0.5)
@@ -166,6 +165,13 @@ class AttentionArguments:
             scratch=scratch,
             heads=heads,
         )
+
+
+def operands(q: Any, k: Any, v: Any) -> dict[str, ArrayView]:
+    """View queries, keys and values, checked by themselves and against each other."""
+    views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
+    _check_shapes(views)
+    return views
 
 
 def _four(numbers: Any) -> tuple[int, int, int, int]:
