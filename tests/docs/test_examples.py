@@ -154,6 +154,13 @@ def test_resnet_block(capsys: pytest.CaptureFixture[str]):
     assert "(2, 5, 5, 64), all exact" in capsys.readouterr().out
 
 
+def test_transformer_layer(capsys: pytest.CaptureFixture[str]):
+    """A layer in six launches is as near to float64 as bf16 allows."""
+    _run("transformer_layer.py")
+    assert "80 tokens of 128" in (found := capsys.readouterr().out)
+    assert "right" in found
+
+
 def test_quantised_linear(capsys: pytest.CaptureFixture[str]):
     """An 8-bit layer with outliers keeps ordinary tokens exact with scales of rows and columns, and not with one."""
     _run("quantised_linear.py")
