@@ -120,11 +120,12 @@ class ScaledWorkload(MatmulWorkload):
             count, width = -(-self.k // self.format.block), self.k // self.format.packed
             values: _Array = random.integers(0, 256, (rows, -(-width // 16) * 16), np.uint8)
             if self.format.packed == 1:
-                values = random.standard_normal(values.shape, np.float32).astype(self.a_dtype.numpy)
+                values = np.array(random.standard_normal(values.shape), self.a_dtype.numpy)
+            scales: _Array
             if self.format.scale is UE8M0:
-                scales: _Array = random.integers(126, 129, (rows, count), np.uint8)
+                scales = random.integers(126, 129, (rows, count), np.uint8)
             else:
-                scales = np.asarray(0.5 + random.random((rows, count)), self.format.scale.numpy)
+                scales = np.array(random.uniform(0.5, 1.5, (rows, count)), self.format.scale.numpy)
             sides.append(machine.upload(values)[:, :width])
             laid.append(tilekit.lay_out_scales(machine.upload(scales)))
             host.append((values[:, :width], scales))

@@ -40,7 +40,7 @@ EIGHT_COST = 1.15
 """How many times as long k-blocks take in clusters of eight, whose two sides wait for each other."""
 
 THIRD_COST = 1.04
-"""How many times as long they take where three warpgroups multiply: a stage is free when the slowest of them is done."""
+"""How many times as long they take where three warpgroups multiply: a stage is free when the slowest is done."""
 
 COLD_COST = 0.4664
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
