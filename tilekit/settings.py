@@ -136,8 +136,9 @@ class Settings:
     emulator_limit : float
         Longest estimated emulator run that starts without being asked to, in seconds (``TILEKIT_EMULATOR_LIMIT``).
     tuning : str
-        ``"first call"``: where `tilekit tune` has not looked, the first call of a matmul on a GPU times the best few
-        configs by the model, which takes some seconds, and keeps the times (``TILEKIT_TUNING``; default: ``"off"``).
+        ``"first call"``: where `tilekit tune` has not looked, the first call of each shape on a GPU times the
+        best few configs by the model, which takes some seconds, and keeps the times (``TILEKIT_TUNING``; default:
+        ``"off"``).
 
     Raises
     ------
@@ -168,7 +169,7 @@ class Settings:
         "TILEKIT_TUNING",
         default=lambda: TUNING_OFF,
         parse=_tuning,
-        about="whether the first call of a matmul on a GPU times configs: off, or first call",
+        about="whether the first call of a shape on a GPU times configs: off, or first call",
     )
 
     def __init__(self) -> None:

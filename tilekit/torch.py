@@ -35,6 +35,8 @@ __all__ = ["attention", "conv2d", "linear", "matmul", "scaled_dot_product_attent
 
 _compiler: Any = torch.compiler
 _registry: Any = torch.library
+_C: Any = torch._C
+_forward_ad: Any = torch.autograd.forward_ad
 
 
 def _named_type(what: Any) -> Any:
@@ -111,6 +113,11 @@ def matmul(
     # A default in a signature is a number that a compiler would make a variable; one in the code is a constant.
     factor = 1.0 if residual is None else float(beta)
     more = (bias, scale, activation, out_dtype, scale_a, scale_b, residual, factor, accumulation)
+    if not _compiler.is_compiling() and _alone(a, b, out, bias, scale, scale_a, scale_b, residual):
+        if out is None:
+            return _compute(a, b, *more)
+        _compute_out(a, b, *more, out=out)
+        return out
     if out is None:
         op = _ops.matmul.tensor_scale if isinstance(scale, torch.Tensor) else _ops.matmul.default
         result: torch.Tensor = op(a, b, *more)
@@ -118,6 +125,27 @@ def matmul(
     op = _ops.matmul_out.tensor_scale if isinstance(scale, torch.Tensor) else _ops.matmul_out.default
     op(a, b, *more, out=out)
     return out
+
+
+def _alone(*given: Any) -> bool:
+    """Whether an operator's kernel is all that a call would come to, so that it can be called without the operator.
+
+    That takes plain tensors with memory and without a gradient to record, and none of torch's modes, transforms or
+    tracers. The dispatcher costs several times what the kernel's own call does.
+    """
+    if _C._len_torch_dispatch_stack() or _C._len_torch_function_stack() or _C._get_tracing_state() is not None:
+        return False
+    if _C._functorch.peek_interpreter_stack() is not None or _forward_ad._current_level >= 0:
+        return False
+    records = torch.is_grad_enabled()
+    for tensor in given:
+        if tensor is None or type(tensor) is float:
+            continue
+        if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
+            return False
+        if (records and tensor.requires_grad) or tensor.is_neg() or not (tensor.is_cuda or tensor.is_cpu):
+            return False
+    return True
 
 
 @_compiler.disable  # type: ignore[untyped-decorator]

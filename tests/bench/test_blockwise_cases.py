@@ -19,7 +19,7 @@ from tilekit.bench.matmul import ResultCheck
 from tilekit.bench.suites import SUITES, select
 from tilekit.errors import ArgumentError
 from tilekit.targets import SM_90A
-from tilekit.tuning import suite, tuner, worker
+from tilekit.tuning import suite, tuner, workloads
 
 CASES = (
     BlockwiseWorkload(40, 136, 304),
@@ -61,14 +61,14 @@ def test_the_suite() -> None:
     assert [case.label for case in cases[:7]] == [case.label for case in SUITES["fp8"].cases]
     assert [case.label for case in cases[7:9]] == ["G4 34304x4096x7168", "G8 34560x7168x2048"]
     assert all("masked" in case.kind for case in cases[9:])
-    assert len(suite.tunable(select(["blockwise"]))) == 7
+    assert [work for _, work in suite.tunable(select(["blockwise"]))] == [c.workload for c in select(["blockwise"])]
 
 
 def test_a_case_is_tuned() -> None:
     """What a worker is asked for, as JSON, builds and binds its kernel."""
     case, machine = CASES[0], SimulatedMachine()
     asked = json.loads(json.dumps(tuner.request(case, SM_90A, [])))
-    assert worker.workload_from(asked["family"], asked["workload"]) == case
+    assert workloads.from_values(asked["family"], asked["workload"]) == case
     operands = case.operand_set(machine, itertools.count())
     case.bind(case.kernel("sm_90a", None), operands)()
     ((a, b, out),) = case.pieces(operands)

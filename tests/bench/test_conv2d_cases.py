@@ -23,7 +23,7 @@ from tilekit.bench.suites import SUITES, select
 from tilekit.dtypes import F16, F32
 from tilekit.errors import ArgumentError
 from tilekit.targets import SM_90A
-from tilekit.tuning import suite, tuner, worker
+from tilekit.tuning import suite, tuner, workloads
 
 SHAPES = (
     "2x7x6x8 16x3x3 s2x1 p1",
@@ -160,7 +160,7 @@ def test_layers_are_tuned() -> None:
     for shape in SHAPES:
         case = ConvWorkload.parse(shape)
         asked = json.loads(json.dumps(tuner.request(case, SM_90A, [])))
-        assert worker.workload_from(asked["family"], asked["workload"]) == case
+        assert workloads.from_values(asked["family"], asked["workload"]) == case
         x, w, filtered, out = operands = case.operand_set(machine, itertools.count())
         config = tilekit.conv2d_kernel_for(x, w, **filtered.how).config
         case.bind(case.kernel("sm_90a", config), operands)()

@@ -16,7 +16,7 @@ from tilekit.bench.matmul import run
 from tilekit.bench.random_suite import class_of, draw
 from tilekit.bench.record import Record
 from tilekit.bench.report import to_markdown
-from tilekit.bench.suites import select
+from tilekit.bench.suites import SUITES, select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import BF16, E4M3, F16
 from tilekit.errors import ArgumentError
@@ -77,6 +77,22 @@ def test_a_report_has_the_classes() -> None:
         "| all |  | aim: 1.06, 0.98, 0.92 | 3 | **0.791** | 0.500 | 0.500 | 4000x4096x4096 |",
     ]
     assert "tenth percentile" not in to_markdown(Record({"device": "x"}, [measured("2x2x2", {"cuBLAS": [1.0]})]))
+
+
+def test_every_suite_has_its_classes() -> None:
+    """A list of more than one class too, worst first; convolutions by filters."""
+    cases = [measured(f"{m}x4096x4096", {"cuBLAS": [ratio] * 3}) for m, ratio in ((2, 1.1), (16, 0.9), (20, 1.0))]
+    cases.append(measured("32x56x56x64 64x3x3 s2 p1", {"cuDNN": [0.8]}, suite="conv2d"))
+    text = to_markdown(Record({"device": "x"}, cases))
+    assert "conv2d, by class" not in text
+    at = text.splitlines().index("decode, by class:")
+    rows = text.splitlines()[at + 4 : at + 7]
+    assert [row.split(" | ")[0] for row in rows] == ["| 9 to 64", "| 1 to 8", "| all"]
+    assert "aim: 1.15, 1.00" in rows[2]
+    assert rows[0].endswith("| 2 | **0.949** | 0.900 | 0.900 | 16x4096x4096 |")
+    for suite, own in SUITES.items():
+        assert all(len(class_of(case.label, case.kind)) == 3 for case in own.cases), suite
+    assert class_of("32x56x56x64 64x3x3 s2 p1", "bf16→bf16 +bias") == ("3x3 filters", "s2 p1", "bf16")
 
 
 def test_random_stands_alone() -> None:

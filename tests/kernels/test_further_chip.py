@@ -67,7 +67,7 @@ def test_a_folder_is_enough(chip: Target) -> None:
     config = pick(spec, chip, m=64, n=4096, k=4096)
     assert config in candidates(spec, chip)
     assert closest(spec, chip, {"tile": (64, 128), "stages": 2}, m=9, n=9, k=9).stages == 2
-    assert type(config_of({"tile": [64, 128]}, chip)) is type(config)
+    assert type(config_of("matmul", {"tile": [64, 128]}, chip)) is type(config)
     assert MatmulConfig().problems(chip, spec) == ["MatmulConfig is for sm_90a; for sm_small pass a SmallConfig"]
     assert "SmallConfig is for sm_small" in config.problems(SM_90A, spec)[0]
     assert 1 < config.resolved_stages(chip, spec) < default_config(spec, SM_90A).changed(tile=(64, 64)).MAX_STAGES

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from tilekit.bench.grouped import layout, parse_groups
 from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of, error_limit
 from tilekit.dtypes import BF16, E4M3, F32, DType
 from tilekit.errors import ArgumentError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tilekit.arrays import ArrayView
     from tilekit.bench.machine import Machine
     from tilekit.kernels.matmul.spec import MatmulSpec
+    from tilekit.tiles.call import Major
 
 __all__ = ["BlockwiseWorkload", "GroupedBlockwiseWorkload", "ScaledGroups", "Scales", "scales"]
 
@@ -70,15 +72,16 @@ class ScaledOperands(Operands):
     scale_b: Any = None
 
 
-def scales(machine: Machine, a: tuple[int, ...], b: tuple[int, ...], seed: int) -> Scales:
-    """Return scales between 0.5 and 1.5 of operands of shapes ``(…, M, K)`` and ``(…, N, K)``."""
+def scales(machine: Machine, a: tuple[int, ...], b: tuple[int, ...], seed: int, *, major: Major = "mn") -> Scales:
+    """Return scales between 0.5 and 1.5 of operands of shapes ``(…, M, K)`` and ``(…, N, K)``; `major` is of A's."""
     random = np.random.default_rng(seed)
     (*outer, rows, k), (*groups, n, _) = a, b
     along_k = -(-k // BLOCK)
-    of_a = machine.upload(random.uniform(0.5, 1.5, (*outer, along_k, rows)).astype(np.float32))
+    lines = (along_k, rows) if major == "mn" else (rows, along_k)
+    of_a = machine.upload(random.uniform(0.5, 1.5, (*outer, *lines)).astype(np.float32))
     of_b = machine.upload(random.uniform(0.5, 1.5, (*groups, -(-n // BLOCK), along_k)).astype(np.float32))
     places = [machine.upload(np.arange(extent) // BLOCK) for extent in (n, k)]
-    return Scales(of_a.swapaxes(-1, -2), of_b, (places[0], places[1]))
+    return Scales(of_a.swapaxes(-1, -2) if major == "mn" else of_a, of_b, (places[0], places[1]))
 
 
 class Unscaled:
@@ -101,10 +104,17 @@ EVERY = (..., slice(None), slice(None))
 
 @dataclass(frozen=True, slots=True)
 class BlockwiseWorkload(MatmulWorkload):
-    """``(M, K) @ (K, N)`` of 8-bit operands with scales of 1x128 and 128x128 elements."""
+    """``(M, K) @ (K, N)`` of 8-bit operands with scales of 1x128 and 128x128 elements.
+
+    Attributes
+    ----------
+    scales_major : "k" or "mn"
+        Which of its scales of A lie behind each other: those of rows, or those along K.
+    """
 
     a_dtype: DType = E4M3
     b_dtype: DType = E4M3
+    scales_major: Major = "mn"
 
     @property
     def family(self) -> str:
@@ -124,7 +134,8 @@ class BlockwiseWorkload(MatmulWorkload):
 
         along_k, along_n = -(-self.k // BLOCK), -(-self.n // BLOCK)
         padded = -(-self.m // 4) * 4
-        of_a = ArrayView(0, (self.m, along_k), (1, padded), F32, "cpu", "numpy", None)
+        steps = (1, padded) if self.scales_major == "mn" else (along_k, 1)
+        of_a = ArrayView(0, (self.m, along_k), steps, F32, "cpu", "numpy", None)
         return of_a, ArrayView(0, (along_n, along_k), (along_k, 1), F32, "cpu", "numpy", None)
 
     @property
@@ -149,9 +160,11 @@ class BlockwiseWorkload(MatmulWorkload):
         plain = MatmulWorkload.operands(self, seed, place)
         random = np.random.default_rng(seed + 1)
         of_a, of_b = self.scale_views
-        a = random.uniform(0.5, 1.5, (of_a.shape[1], of_a.strides[1])).astype(np.float32)
+        lines, line = (of_a.shape[1], of_a.strides[1]) if self.scales_major == "mn" else of_a.shape
+        a = place(random.uniform(0.5, 1.5, (lines, line)).astype(np.float32))
         b = random.uniform(0.5, 1.5, of_b.shape).astype(np.float32)
-        return ScaledOperands(plain.a, plain.b, plain.bias, None, place(a).swapaxes(0, 1)[: self.m], place(b))
+        a = a.swapaxes(0, 1)[: self.m] if self.scales_major == "mn" else a
+        return ScaledOperands(plain.a, plain.b, plain.bias, None, a, place(b))
 
     def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
         """What `tilekit.scaled_matmul` is called with."""
@@ -175,7 +188,8 @@ class BlockwiseWorkload(MatmulWorkload):
         if self.fused:
             raise ArgumentError.of("bias", self.bias, legal="False: these are timed without", code="TK-BENCH-001")
         a, b, out = MatmulWorkload.operand_set(self, machine, seeds)
-        return a, b, scales(machine, (self.m, self.k), (self.n, self.k), next(seeds)), out
+        shapes = (self.m, self.k), (self.n, self.k)
+        return a, b, scales(machine, *shapes, next(seeds), major=self.scales_major), out
 
     def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
         """Return the one product, of operands times their scales."""
@@ -186,12 +200,6 @@ class BlockwiseWorkload(MatmulWorkload):
     def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
         """Return the product: nothing is behind it."""
         return product
-
-    def kernel(self, target: str, config: Any) -> Any:
-        """The kernel that computes it with a config."""
-        import tilekit
-
-        return tilekit.compile(self.spec_on(target), target=target, config=config)
 
     def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
         """Prepare a launch of its kernel on one operand set."""
@@ -214,6 +222,8 @@ class GroupedBlockwiseWorkload:
     """
 
     family: ClassVar[str] = "grouped_blockwise"
+    batch: ClassVar[None] = None
+    read: ClassVar[float] = 1.0
 
     sizes: tuple[int, ...]
     n: int
@@ -227,6 +237,52 @@ class GroupedBlockwiseWorkload:
         if not self.sizes or min(self.sizes) < 0 or max(self.sizes) > most or sum(self.sizes) == 0:
             legal = "rows of each group, none negative, not all zero, and no more than rows"
             raise ArgumentError.of("sizes", self.sizes, legal=legal, code="TK-BENCH-001")
+
+    @classmethod
+    def parse(cls, shape: str, like: Self) -> Self:
+        """Read what `parse_groups` does; everything but the shape is taken from ``like``."""
+        sizes, n, k = parse_groups(shape)
+        return replace(like, sizes=sizes, n=n, k=k)
+
+    @property
+    def m(self) -> int:
+        """Rows of A in memory."""
+        return sum(self.sizes) if self.rows is None else self.rows * len(self.sizes)
+
+    @property
+    def row_groups(self) -> int:
+        """How many groups there are."""
+        return len(self.sizes)
+
+    def spec_on(self, target: ChipName) -> Any:
+        """What computes it on a chip."""
+        from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
+
+        groups = len(self.sizes)
+        outer = (self.m,) if self.rows is None else (groups, self.rows)
+        along_k, along_n = -(-self.k // BLOCK), -(-self.n // BLOCK)
+        a, out = layout(0, (*outer, self.k), self.dtype), layout(2, (*outer, self.n), self.out_dtype)
+        b = layout(1, (groups, self.n, self.k), self.dtype, transposed=True)
+        scale_a = layout(3, (*outer[:-1], along_k, outer[-1]), F32, transposed=True)
+        scale_b = layout(4, (groups, along_n, along_k), F32)
+        how: dict[str, Any] = {"ends" if self.rows is None else "counts": np.zeros(groups, np.int32)}
+        how |= {"scale_a": scale_a, "scale_b": scale_b, "target": target}
+        return GroupedBlockwiseArguments.parse(a, b, out=out, **how).spec
+
+    def kernel(self, target: ChipName, config: Any) -> Any:
+        """The kernel that computes it with a config."""
+        import tilekit
+
+        return tilekit.compile(self.spec_on(target), target=target, config=config)
+
+    def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
+        """Prepare a launch of its kernel on one operand set."""
+        from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
+
+        a, b, groups, out = operands
+        how: dict[str, Any] = {"counts" if groups.counted else "ends": groups.bounds}
+        how |= {"scale_a": groups.scales.a, "scale_b": groups.scales.b, "target": kernel.target.name}
+        return kernel.plan(GroupedBlockwiseArguments.parse(a, b, out=out, **how))
 
     @property
     def label(self) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
     from tilekit.epilogue.functions import Activation
     from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
+    from tilekit.targets import ChipName
 
 __all__ = ["ConvWorkload", "Filtered", "images"]
 
@@ -55,6 +56,7 @@ class ConvWorkload:
     """
 
     precision: ClassVar[None] = None
+    row_groups: ClassVar[int] = 0
 
     x: tuple[int, int, int, int]
     filters: tuple[int, int, int]
@@ -201,7 +203,12 @@ class ConvWorkload:
 
         return view(self.x, self.a_dtype), view(self.w, self.b_dtype), view(self.out_shape, self.out_dtype)
 
-    def arguments(self) -> Any:
+    def spec_on(self, target: ChipName) -> MatmulSpec:
+        """What computes it on a chip."""
+        spec: MatmulSpec = self.arguments(target).spec
+        return spec
+
+    def arguments(self, target: ChipName | None = None) -> Any:
         """The call, read by `tilekit.conv2d`'s own rules."""
         from tilekit.kernels.conv2d.arguments import ConvArguments
 
@@ -210,7 +217,7 @@ class ConvWorkload:
         a, b, keywords = self.call(layouts)
         if self.residual:
             keywords["residual"] = self.views[2]
-        return ConvArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, **keywords)
+        return ConvArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, target=target, **keywords)
 
     def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
         """What `tilekit.conv2d` is called with."""
@@ -218,12 +225,12 @@ class ConvWorkload:
         residual = {} if operands.residual is None else {"residual": images(operands.residual)}
         return images(operands.a), images(operands.b), {**self.how, **more, **residual}
 
-    def kernel(self, target: str, config: Any) -> Any:
+    def kernel(self, target: ChipName, config: Any) -> Any:
         """The kernel that computes it with a config; of filters of one place it is a product's, bound to images."""
         from tilekit.kernels.conv2d.family import CONV2D
         from tilekit.targets import target as chip_named
 
-        return CONV2D.compile(self.spec, config, chip_named(target))
+        return CONV2D.compile(self.spec_on(target), config, chip_named(target))
 
     def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
         """Prepare a launch of its kernel on one operand set."""

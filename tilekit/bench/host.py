@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tilekit.bench.machine import Machine
+from tilekit.bench.machine import CupyMachine, Machine
 from tilekit.bench.workload import MatmulWorkload
 
 __all__ = ["HostTimes", "measure_host"]
@@ -27,7 +29,9 @@ class HostTimes:
 
 
 def measure_host(machine: Machine, workload: MatmulWorkload | None = None) -> HostTimes:
-    """Time a bound plan, tilekit's array call with and without ``out=``, and the library's own call.
+    """Time a bound plan, tilekit's array call with and without ``out=``, the library's own, and torch's operator.
+
+    Where torch's arrays are timed and CuPy is here too, the calls with CuPy's arrays follow.
 
     Parameters
     ----------
@@ -35,9 +39,19 @@ def measure_host(machine: Machine, workload: MatmulWorkload | None = None) -> Ho
     workload : MatmulWorkload, optional
         64x64x64 in bf16 if not given.
     """
+    workload = workload or MatmulWorkload(64, 64, 64)
+    calls = _calls(machine, workload)
+    if machine.library.startswith("torch") and importlib.util.find_spec("cupy") is not None:
+        import cupy
+
+        calls |= {f"{name}, of CuPy": call for name, call in _calls(CupyMachine(cupy), workload).items()}
+    return HostTimes(workload.label, {name: _call_us(call, machine) for name, call in calls.items()})
+
+
+def _calls(machine: Machine, workload: MatmulWorkload) -> dict[str, Callable[[], Any]]:
+    """What is timed with the arrays of one library, by name."""
     import tilekit
 
-    workload = workload or MatmulWorkload(64, 64, 64)
     a, b = (
         workload.cut(operand, machine.normal(*workload.stored(operand), seed))
         for seed, operand in enumerate(("a", "b"))
@@ -53,13 +67,20 @@ def measure_host(machine: Machine, workload: MatmulWorkload | None = None) -> Ho
             batched=workload.batch is not None,
         )
     )
+    library = machine.library.split()[0]
     calls: dict[str, Callable[[], Any]] = {
         "plan()": kernel.bind(a, b, out),
         "tilekit.matmul(a, b, out=c)": lambda: tilekit.matmul(a, b, out=out),
         "tilekit.matmul(a, b)": lambda: tilekit.matmul(a, b, out_dtype=workload.out_dtype),
-        f"{machine.library.split()[0]}.matmul(a, b, out=c)": lambda: machine.matmul(a, b, out),
+        f"{library}.matmul(a, b, out=c)": lambda: machine.matmul(a, b, out),
     }
-    return HostTimes(workload.label, {name: _call_us(call, machine) for name, call in calls.items()})
+    if workload.bits > 8:
+        calls[f"{library}.matmul(a, b)"] = lambda: a @ b
+    if library == "torch":
+        operators: Any = importlib.import_module("tilekit.torch")
+        calls["tilekit.torch.matmul(a, b)"] = lambda: operators.matmul(a, b)
+        calls["tilekit.torch.matmul(a, b, out=c)"] = lambda: operators.matmul(a, b, out=out)
+    return calls
 
 
 def _call_us(call: Callable[[], Any], machine: Machine) -> float:

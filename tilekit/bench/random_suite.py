@@ -79,11 +79,17 @@ def draw(seed: int, count: int = CASES) -> list[Workload]:
 
 
 def class_of(label: str, kind: str) -> tuple[str, str, str]:
-    """Return the class of a case by its label and kind: rows, layout and type.
+    """Return the class of a case of any suite by its label and kind: rows, layout and type.
 
-    Groups and batches are classes of their own, whatever their rows.
+    Groups and batches are classes of their own, whatever their rows; convolutions have filters in the place of rows,
+    and how these go over images in that of the layout.
     """
-    name, layout, *rest = kind.split()
+    name, *words = kind.split()
+    layout, rest = (words[0], words[1:]) if words else ("", [])
+    if " " in label and not label.startswith("G"):
+        _, filters, *how = label.split()
+        down_and_along = "x".join(filters.split("x")[1:])
+        return f"{down_and_along} filters", " ".join(how), name.split("→")[0]
     operand = name.split("→")[0]
     if label.startswith("G"):
         return "groups", " ".join((layout, *rest)), operand

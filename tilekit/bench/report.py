@@ -48,9 +48,8 @@ def summaries(cases: Sequence[Case]) -> list[Summary]:
 
     Where there are several peers, the quickest of each case has a line too: the bar that the best of all would set.
     """
-    order = [*SUITES, *dict.fromkeys(case.suite for case in cases if case.suite not in SUITES)]
     found = []
-    for suite in order:
+    for suite in _in_order(cases):
         own = [case for case in cases if case.suite == suite and case.results[0].failure is None]
         peers = dict.fromkeys(result.name for case in own for result in case.results[1:])
         whole = {result.name for case in own for result in case.results[1:] if not result.part}
@@ -77,6 +76,11 @@ def summaries(cases: Sequence[Case]) -> list[Summary]:
     return found
 
 
+def _in_order(cases: Sequence[Case]) -> list[str]:
+    """Return the suites that there are, the others behind them."""
+    return [*SUITES, *dict.fromkeys(case.suite for case in cases if case.suite not in SUITES)]
+
+
 def to_markdown(record: Record) -> str:
     """Return a run as Markdown."""
     about = ", ".join(f"{key} {value}" for key, value in record.about.items())
@@ -86,7 +90,7 @@ def to_markdown(record: Record) -> str:
             "Ratio = peer's time / tilekit's: above 1, tilekit is faster. Sustained, median over rounds (smallest to "
             "largest); then burst.",
             _table(_SUITE_COLUMNS, [_suite_row(summary) for summary in summaries(record.cases)]),
-            *_class_table([case for case in record.cases if case.suite == random_suite.NAME]),
+            *_class_tables(record.cases),
             *_failures(record.cases),
             _case_table(record.cases),
         ]
@@ -116,18 +120,31 @@ def _geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
 
 
-def _class_table(cases: Sequence[Case]) -> list[str]:
-    """Return a table of the random cases' classes beside the first peer, the worst class first, and all of them."""
+def _class_tables(cases: Sequence[Case]) -> list[str]:
+    """Return a table for each suite that has more than one class, and for the random one."""
+    suites = {suite: [case for case in cases if case.suite == suite] for suite in _in_order(cases)}
+    tables = {suite: _class_table(own, suite) for suite, own in suites.items()}
+    return [
+        f"{suite or 'shapes'}, by class:\n\n{table}"
+        for suite, (count, table) in tables.items()
+        if count > 1 or (count and suite == random_suite.NAME)
+    ]
+
+
+def _class_table(cases: Sequence[Case], suite: str) -> tuple[int, str]:
+    """Return how many classes cases are of, and a table of them beside the first peer, worst first, and of all."""
     classes: dict[tuple[str, ...], list[tuple[float, str]]] = {}
     for case in cases:
         if len(case.results) > 1 and case.results[1].ratio is not None:
             found = classes.setdefault(random_suite.class_of(case.label, case.kind), [])
             found.append((case.results[1].ratio, case.label))
     if not classes:
-        return []
+        return 0, ""
     ordered = sorted(classes.items(), key=lambda entry: _geometric_mean([ratio for ratio, _ in entry[1]]))
-    aims = ", ".join(f"{aim:.2f}" for aim in random_suite.AIMS)
-    ordered.append((("all", "", f"aim: {aims}"), [pair for pairs in classes.values() for pair in pairs]))
+    own = SUITES.get(suite)
+    numbers = random_suite.AIMS if suite == random_suite.NAME else () if own is None else (own.geomean, own.worst)
+    aims = f"aim: {', '.join(f'{aim:.2f}' for aim in numbers)}" if numbers else ""
+    ordered.append((("all", "", aims), [pair for pairs in classes.values() for pair in pairs]))
     rows = []
     for name, pairs in ordered:
         pairs.sort()
@@ -136,7 +153,7 @@ def _class_table(cases: Sequence[Case]) -> list[str]:
         tenth = pairs[len(pairs) // 10][0]
         rows.append([*name, str(len(pairs)), f"**{mean:.3f}**", f"{tenth:.3f}", f"{worst:.3f}", label])
     columns = ["M", "layout", "type", ">cases", ">geomean", ">tenth percentile", ">worst", "worst case"]
-    return [_table(columns, rows)]
+    return len(classes), _table(columns, rows)
 
 
 def _failures(cases: Sequence[Case]) -> list[str]:

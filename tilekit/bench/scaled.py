@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,11 @@ from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_
 from tilekit.dtypes import BF16, U8, UE8M0
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
+from tilekit.targets import ChipName
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
+
+if TYPE_CHECKING:
+    from tilekit.bench.machine import Machine
 
 __all__ = ["ScaledOperands", "ScaledWorkload"]
 
@@ -24,6 +28,26 @@ class ScaledOperands(Operands):
     """The arrays of one call; ``scales`` are those of A and of B."""
 
     scales: tuple[Any, Any] = (None, None)
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Scales of both operands on the device, as the tensor core reads them, and in host memory what they scale.
+
+    Attributes
+    ----------
+    a, b
+        Scales as `tilekit.lay_out_scales` returns them.
+    host
+        Values and scales of A, and of the transpose of B.
+    upload
+        Copies an array of the host's to the device.
+    """
+
+    a: Any
+    b: Any
+    host: tuple[tuple[_Array, _Array], tuple[_Array, _Array]]
+    upload: Callable[[_Array], Any]
 
 
 @dataclass(frozen=True)
@@ -70,11 +94,56 @@ class ScaledWorkload(MatmulWorkload):
         return f"{self.scaled}→{self.out_dtype}{fused}"
 
     @property
+    def family(self) -> str:
+        """The kernel family that computes it."""
+        return "block_scaled"
+
+    @property
     def spec(self) -> Any:
         """What the kernel for such operands computes."""
+        return self.spec_on(None)
+
+    def spec_on(self, target: ChipName | None) -> Any:
+        """What computes it on a chip, by default on the first that has such instructions."""
         a, b, _ = self.views
         _, _, keywords = self.call(Operands(a, b, np.zeros(self.n, np.float32) if self.bias else None))
-        return BlockScaledArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, **keywords).spec
+        keywords |= {"out_dtype": self.out_dtype, "target": target}
+        return BlockScaledArguments.parse(a, b, memory=False, **keywords).spec
+
+    def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
+        """Return random operands on a machine, their scales, and an output: ``(a, b, scales, out)``."""
+        import tilekit
+
+        sides, laid, host = [], [], []
+        for rows in (self.m, self.n):
+            random = np.random.default_rng(next(seeds))
+            count, width = -(-self.k // self.format.block), self.k // self.format.packed
+            values: _Array = random.integers(0, 256, (rows, -(-width // 16) * 16), np.uint8)
+            if self.format.packed == 1:
+                values = np.array(random.standard_normal(values.shape), self.a_dtype.numpy)
+            scales: _Array
+            if self.format.scale is UE8M0:
+                scales = random.integers(126, 129, (rows, count), np.uint8)
+            else:
+                scales = np.array(random.uniform(0.5, 1.5, (rows, count)), self.format.scale.numpy)
+            sides.append(machine.upload(values)[:, :width])
+            laid.append(tilekit.lay_out_scales(machine.upload(scales)))
+            host.append((values[:, :width], scales))
+        scaled = LaidOut(laid[0], laid[1], (host[0], host[1]), machine.upload)
+        return sides[0], sides[1].swapaxes(0, 1), scaled, machine.empty(self.out_shape, self.out_dtype)
+
+    def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+        """Return the one product, of operands times their scales."""
+        import tilekit
+
+        *_, scaled, out = operands
+        a, b = (scaled.upload(tilekit.dequantise(values, scales)) for values, scales in scaled.host)
+        return [(a, b.swapaxes(0, 1), out)]
+
+    def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
+        """Prepare a launch of its kernel on one operand set."""
+        a, b, scaled, out = operands
+        return kernel.bind(a, b, scaled.a, scaled.b, out)
 
     @property
     def views(self) -> tuple[Any, Any, Any]:

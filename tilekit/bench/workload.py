@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
     from tilekit.epilogue.functions import Activation
     from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
+    from tilekit.targets import ChipName
     from tilekit.tiles.call import Major
 
 __all__ = [
@@ -211,6 +212,7 @@ class MatmulWorkload:
     padded: bool = True
     residual: ClassVar[bool] = False
     read: ClassVar[float] = 1.0
+    row_groups: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
@@ -401,11 +403,28 @@ class MatmulWorkload:
         more = {"activation": self.activation, "precision": self.precision, "accumulation": self.accumulation}
         return operands.a, operands.b, {"bias": operands.bias, **more}
 
-    def kernel(self, target: str, config: Any) -> Any:
+    def spec_on(self, target: ChipName) -> Any:
+        """What computes it on a chip, as that chip loads operands."""
+        from tilekit.kernels.matmul.arguments import MatmulArguments
+
+        a, b, out = self.views
+        return MatmulArguments.parse(
+            a,
+            b,
+            out=out,
+            bias=np.zeros(self.n, np.float32) if self.bias else None,
+            activation=self.activation,
+            precision=self.precision,
+            accumulation=self.accumulation,
+            target=target,
+            memory=False,
+        ).spec
+
+    def kernel(self, target: ChipName, config: Any) -> Any:
         """The kernel that computes it with a config."""
         import tilekit
 
-        return tilekit.compile(self.spec, target=target, config=config)
+        return tilekit.compile(self.spec_on(target), target=target, config=config)
 
     def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
         """Prepare a launch of its kernel on one operand set."""

@@ -12,24 +12,28 @@ import typer
 from tilekit.cli import common, options, workloads
 
 if TYPE_CHECKING:
-    from tilekit.bench.conv2d import ConvWorkload
-    from tilekit.bench.workload import MatmulWorkload
     from tilekit.kernels.family import Family
+    from tilekit.targets import ChipName
     from tilekit.tuning.table import Measurement
     from tilekit.tuning.tuner import TuneResult
+    from tilekit.tuning.workloads import Tunable
 
 
 def tune(
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel family; `tilekit list` shows them.")],
     shape: Annotated[
         list[str] | None,
-        typer.Option("--shape", help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1'; may be repeated."),
+        typer.Option(
+            "--shape",
+            help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1'; of groups 'G8 4096x7168x2048', with the rows of "
+            "all, or 700,90,1300x7168x2048; may be repeated.",
+        ),
     ] = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Tune the matmuls and convolutions of suites of `tilekit bench` instead; several with commas.",
+            help="Tune what suites of `tilekit bench` compute instead; several with commas.",
         ),
     ] = None,
     sample: Annotated[int | None, typer.Option(metavar="N", help="Of the suites, the same N cases each time.")] = None,
@@ -50,34 +54,38 @@ def tune(
             "choose from.",
         ),
     ] = 12,
+    target: Annotated[
+        str | None, typer.Option(help="A chip whose kernels this GPU runs, such as sm_80; by default its own.")
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Measure the best candidates for KERNEL at each shape, a process apart, and keep the times.
 
-    Times are kept in one file a device, in the cache folder; `tilekit.matmul` takes the quickest from then on. Without
-    tuning it takes what the model picks, which `tilekit dump matmul --what ranking` shows. Of suites, a table says how
+    Times are kept in one file a device, in the cache folder; calls take the quickest from then on. Without
+    tuning they take what the model picks, which `tilekit dump matmul --what ranking` shows. Of suites, a table says how
     far the model's choices are from the quickest.
 
     Examples: `tilekit tune matmul --shape 4096x4096x4096`;
     `tilekit tune matmul --shape 64x8192x8192 --shape 128x8192x8192 --candidates 30`;
+    `tilekit tune grouped_matmul --shape 'G8 4096x7168x2048'`; `tilekit tune matmul --target sm_80 --shape 512x512x512`;
     `tilekit tune matmul --suite squares-small,prefill --sample 30 --seconds 450`.
     """
     names = [name for text in suite or () for name in text.split(",")]
     with common.presented(as_json):
-        family = workloads.product_family(kernel)
+        family, chip = workloads.tuned_family(kernel), workloads.chip_of(target)
         if bool(names) == bool(shape):
             common.refuse("--shape", shape, "one of --shape and --suite", "4096x4096x4096")
         if names:
-            _suites(names, sample, part, seconds, candidates, as_json)
+            _suites(names, sample, part, seconds, candidates, chip, as_json)
             return
         if sample is not None or part is not None:
             common.refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
-        like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
-        _shapes(family, shape or [], like, candidates, as_json)
+        like = workloads.tuned_like(family, dtype, out_dtype, a_major, b_major, accumulation)
+        _shapes(family, shape or [], like, candidates, chip, as_json)
 
 
 def _shapes(
-    family: Family, shapes: list[str], like: MatmulWorkload | ConvWorkload, candidates: int, as_json: bool
+    family: Family, shapes: list[str], like: Tunable, candidates: int, chip: ChipName | None, as_json: bool
 ) -> None:
     from rich.console import Console
 
@@ -92,7 +100,7 @@ def _shapes(
             def show(measurement: Measurement, text: str = text, status: Any = status) -> None:
                 status.update(f"{text}: {measurement.config}")
 
-            result = tune_workload(workload, candidates=candidates, progress=show)
+            result = tune_workload(workload, candidates=candidates, target=chip, progress=show)
         results.append(_facts(result))
         if not as_json:
             typer.secho(text, bold=True)
@@ -102,7 +110,13 @@ def _shapes(
 
 
 def _suites(
-    names: list[str], sample: int | None, part: str | None, seconds: float, candidates: int, as_json: bool
+    names: list[str],
+    sample: int | None,
+    part: str | None,
+    seconds: float,
+    candidates: int,
+    chip: ChipName | None,
+    as_json: bool,
 ) -> None:
     from tilekit.bench.suites import select
     from tilekit.tuning.suite import HEAD, TunedCase, summary, tunable, tune_suite
@@ -115,7 +129,7 @@ def _suites(
             typer.echo(str(case) if shown else f"{HEAD}\n{case}")
         shown.append(case)
 
-    done = tune_suite(cases, candidates=candidates, seconds=seconds, progress=show)
+    done = tune_suite(cases, candidates=candidates, target=chip, seconds=seconds, progress=show)
     left_out = len(cases) - len(done)
     if as_json:
         rows = [{"suite": case.suite, **_facts(case.result)} for case in done]

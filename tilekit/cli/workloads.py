@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from tilekit.kernels.family import Family
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
-    from tilekit.targets import Target
+    from tilekit.targets import ChipName, Target
     from tilekit.tiles.call import Major
+    from tilekit.tuning.workloads import Tunable
 
 
 def product_family(kernel: str) -> Family:
@@ -117,9 +118,9 @@ def is_block_scaled(family: Family) -> bool:
 
 def is_blockwise(family: Family) -> bool:
     """Whether a family's calls are products with scales of blocks."""
-    from tilekit.kernels.blockwise.arguments import BlockwiseArguments
+    from tilekit.kernels.blockwise.arguments import Scaled
 
-    return family.arguments is BlockwiseArguments
+    return issubclass(family.arguments, Scaled)
 
 
 def with_scales(like: MatmulWorkload, dtype: str) -> BlockwiseWorkload:
@@ -230,6 +231,51 @@ def like_of(
         return convolution_like(dtype, out_dtype, accumulation=accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
     return with_scales(like, dtype) if is_blockwise(family) else like
+
+
+def tuned_family(kernel: str) -> Family:
+    """Return the kernel family of this name, of those that have configs to choose from."""
+    from difflib import get_close_matches
+
+    from tilekit.kernels.registry import families
+
+    known = {name: family for name, family in families().items() if family.choices is not None}
+    if kernel not in known:
+        nearest = get_close_matches(kernel, known, n=1)
+        refuse("KERNEL", kernel, ", ".join(known), nearest[0] if nearest else None)
+    return known[kernel]
+
+
+def chip_of(target: str | None) -> ChipName | None:
+    """Check the name of a chip."""
+    from tilekit.targets import target as chip_named
+
+    return None if target is None else chip_named(target).name
+
+
+def tuned_like(
+    family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
+) -> Tunable:
+    """Return a workload of some shape whose types are those that shapes of `tilekit tune` have."""
+    from tilekit.bench.blockwise import GroupedBlockwiseWorkload
+    from tilekit.bench.grouped import GroupedWorkload
+    from tilekit.kernels.grouped.arguments import GroupedArguments
+
+    if is_block_scaled(family):
+        from tilekit.bench.scaled import ScaledWorkload
+
+        plain = workload_of((1, 1, 2), None, "e4m3", out_dtype, a_major, b_major, accumulation=accumulation)
+        return ScaledWorkload.like(plain, "mxfp8" if dtype == "bf16" else dtype)
+    if not issubclass(family.arguments, GroupedArguments):
+        return like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
+    like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, accumulation=accumulation)
+    if is_blockwise(family):
+        scaled = with_scales(like, dtype)
+        return GroupedBlockwiseWorkload((1,), 1, 1, dtype=scaled.a_dtype, out_dtype=scaled.out_dtype)
+    if like.a_dtype is not like.b_dtype:
+        refuse("--dtype", dtype, "one type: groups' operands have the same", like.a_dtype.name)
+    types: dict[str, Any] = {"dtype": like.a_dtype, "out_dtype": like.out_dtype}
+    return GroupedWorkload((1,), 1, 1, "spread", **types, a_major=like.a_major, b_major=like.b_major)
 
 
 def both(text: str, option: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,8 +14,55 @@ from tilekit.targets import Target
 class TunedConfigs(Protocol):
     """Where a family looks up what tuning has found. Who calls hands it in: kernels know nothing of tuning."""
 
-    def __call__(self, spec: Any, target: Target, device: str, *, m: int, n: int, k: int, batches: int) -> Any:
-        """The config for a problem on the device of this name; None where none is known."""
+    def __call__(
+        self,
+        spec: Any,
+        target: Target,
+        device: str,
+        *,
+        m: int,
+        n: int,
+        k: int,
+        batches: int,
+        groups: int = 0,
+        call: Arguments | None = None,
+    ) -> Any:
+        """The config for a problem on the device of this name; None where none is known.
+
+        `groups` counts groups of rows, with `m` rows in all; `call` is the call that asks.
+        """
+
+
+class Choices(Protocol):
+    """Which configs a family's kernels may have, for tuning."""
+
+    def plain(self, spec: Any) -> str:
+        """What of a spec a config is measured for: all but what is fused, which costs no tile its place."""
+
+    def config(self, values: Mapping[str, Any], target: Target) -> Any:
+        """Build a config from its fields by name."""
+
+    def ranked(
+        self,
+        spec: Any,
+        target: Target,
+        *,
+        m: int,
+        n: int,
+        k: int,
+        batches: int = 1,
+        groups: int = 0,
+        read: float = 1.0,
+        sms: int | None = None,
+        tuning: bool = False,
+    ) -> Sequence[Any]:
+        """Configs of a problem that the picker chooses from, best first by the model, its choice first.
+
+        With `tuning`: those that it does not choose from.
+        """
+
+    def variants(self, config: Any, spec: Any, target: Target) -> Sequence[Any]:
+        """Legal variants of a config in what the model knows nothing of."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +98,8 @@ class Family:
         The kernel for a spec, a config or None, and a target.
     most_rows
         Rows of A that it takes at most; None where there is no limit.
+    choices
+        Its configs, as tuning tries them; None where there is nothing to tune.
     """
 
     name: str
@@ -61,3 +110,4 @@ class Family:
     select: Callable[[Any, TunedConfigs | None], Selection | Declined]
     compile: Callable[[Any, Any, Target], CompiledKernel]
     most_rows: int | None = None
+    choices: Choices | None = None

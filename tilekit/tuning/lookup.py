@@ -1,11 +1,11 @@
-"""Which config tuning found for a problem: what `tilekit.matmul` asks before the model."""
+"""Which config tuning found for a problem: what calls ask before the model."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
-from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.arguments import Arguments
 from tilekit.targets import Target
 from tilekit.tuning.table import Problem, TunedTable
 
@@ -17,9 +17,20 @@ def table_of(device: str, target: Target) -> TunedTable:
 
 
 def tuned_config(
-    spec: MatmulSpec, target: Target, device: str, *, m: int, n: int, k: int, batches: int
-) -> KernelConfig | None:
+    spec: Any,
+    target: Target,
+    device: str,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int,
+    groups: int = 0,
+    call: Arguments | None = None,
+) -> Any:
     """The config that tuning found for a problem on a device, if it can be built for this spec."""
     table = table_of(device, target)
-    found = table.best(Problem.of(spec, m=m, n=n, k=k, batches=batches)) if len(table) else None
+    if not len(table):
+        return None
+    found = table.best(Problem.of(spec, m=m, n=n, k=k, batches=batches, groups=groups))
     return found if found is not None and found.legal(target, spec) else None

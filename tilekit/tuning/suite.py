@@ -6,13 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.suites import SuiteCase
-from tilekit.bench.workload import MatmulWorkload
-from tilekit.kernels.gemv.picker import MOST_TOKENS
-from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.tuning.tuner import Tunable, TuneResult, tune_workload
+from tilekit.targets import ChipName
+from tilekit.tuning.tuner import TuneResult, tune_workload
+from tilekit.tuning.workloads import Tunable
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,11 @@ HEAD = """\
 
 
 def tunable(cases: Iterable[SuiteCase]) -> list[tuple[str, Tunable]]:
-    """Suites and workloads of convolutions, and of what the matmul computes: no groups, functions, or gemv's rows."""
+    """Suites and workloads of which nothing is fused, which makes no difference to tuning."""
     return [
         (case.suite, work)
         for case in cases
-        if (isinstance(work := case.workload, ConvWorkload) and work.family == "conv2d")
-        or (isinstance(work, MatmulWorkload) and work.m > MOST_TOKENS and not work.fused)
+        if isinstance(work := case.workload, Tunable) and not work.family.startswith("fused_")
     ]
 
 
@@ -55,6 +53,7 @@ def tune_suite(
     cases: Sequence[tuple[str, Tunable]],
     *,
     candidates: int,
+    target: ChipName | None = None,
     seconds: float = math.inf,
     progress: Callable[[TunedCase], None] | None = None,
 ) -> list[TunedCase]:
@@ -64,7 +63,7 @@ def tune_suite(
     ----------
     cases
         Suites and workloads, in the order in which they are tuned.
-    candidates
+    candidates, target
         As for `tilekit.tune`.
     seconds
         After this time no further case is begun.
@@ -76,7 +75,7 @@ def tune_suite(
     for suite, workload in cases:
         if time.perf_counter() > until:
             break
-        done.append(TunedCase(suite, workload, tune_workload(workload, candidates=candidates)))
+        done.append(TunedCase(suite, workload, tune_workload(workload, candidates=candidates, target=target)))
         if progress is not None:
             progress(done[-1])
     return done
@@ -109,7 +108,7 @@ def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
     return "\n".join(lines)
 
 
-def _quickest_spare(case: TunedCase) -> KernelConfig:
+def _quickest_spare(case: TunedCase) -> Any:
     return next(m.config for m in case.result.measurements if m.config in case.result.tuning_candidates)
 
 

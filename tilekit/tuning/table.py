@@ -8,20 +8,19 @@ import math
 import os
 import re
 import warnings
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import tilekit
 from tilekit.annotations import check_fields
-from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.own import OwnComponents
-from tilekit.kernels.matmul.platforms import platform
-from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.dispatch import family_of
+from tilekit.kernels.family import Choices
+from tilekit.kernels.registry import families
 from tilekit.settings import settings
-from tilekit.targets import Target
+from tilekit.targets import TARGETS, Target
 
 
 @dataclass(frozen=True)
@@ -30,26 +29,51 @@ class Problem:
 
     Attributes
     ----------
+    family
+        The kernel family whose configs they are.
     kernel
-        Name and store of the spec without its functions.
-    m, n, k, batches
-        Extents.
+        What is computed, without what is fused.
+    m, n, k, batches, groups
+        Extents; of groups of rows, `m` is of all.
     """
 
+    family: str
     kernel: str
     m: int
     n: int
     k: int
     batches: int
+    groups: int = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     @classmethod
-    def of(cls, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int) -> Problem:
-        """Name a problem; fused functions do not count, since they cost no tile its place."""
-        plain = replace(spec, functions=ElementwiseSpec(), components=OwnComponents())
-        return cls(f"{plain.name}.{plain.store}", m, n, k, batches)
+    def of(cls, spec: Any, *, m: int, n: int, k: int, batches: int, groups: int = 0) -> Problem:
+        """Name a problem."""
+        family = family_of(spec)
+        return cls(family.name, choices_of(family.name).plain(spec), m, n, k, batches, groups)
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Its extents by name."""
+        return {name: getattr(self, name) for name in ("m", "n", "k", "batches", "groups")}
+
+
+def choices_of(family: str) -> Choices:
+    """Return the configs that a family's kernels may have.
+
+    Raises
+    ------
+    ArgumentError
+        For a family that has none to choose from.
+    """
+    known = families()
+    choices = known[family].choices if family in known else None
+    if choices is None:
+        legal = ", ".join(name for name, one in known.items() if one.choices is not None)
+        raise ArgumentError.of("family", family, legal=legal)
+    return choices
 
 
 @dataclass(frozen=True)
@@ -66,7 +90,7 @@ class Measurement:
         What went wrong: an error's text, a crash, or that it took too long.
     """
 
-    config: KernelConfig
+    config: Any
     seconds: float | None
     failure: str = ""
 
@@ -100,7 +124,7 @@ class TunedTable:
         self._device = device
         name = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()
         self.path = (folder or settings.cache_dir / "tuned") / f"{name}.jsonl"
-        self._best: dict[Problem, tuple[float, KernelConfig]] = {}
+        self._best: dict[Problem, tuple[float, Any]] = {}
         self.passed_over = 0
         """Lines of another device or version, or that cannot be read."""
         self._load()
@@ -108,7 +132,7 @@ class TunedTable:
     def __len__(self) -> int:
         return len(self._best)
 
-    def best(self, problem: Problem) -> KernelConfig | None:
+    def best(self, problem: Problem) -> Any:
         """The quickest config measured for a problem, if any."""
         found = self._best.get(problem)
         return found[1] if found is not None else None
@@ -117,9 +141,9 @@ class TunedTable:
         """Remember measurements, and append them to the file."""
         for measurement in measurements:
             self._note(problem, measurement)
-        head = {"version": tilekit.__version__, "device": self._device, **asdict(problem)}
+        head = {"version": tilekit.__version__, "device": self._device, "target": self._target.name, **asdict(problem)}
         lines = [
-            json.dumps(head | {"config": asdict(m.config), "seconds": m.seconds, "failure": m.failure})  # type: ignore[call-overload]
+            json.dumps(head | {"config": asdict(m.config), "seconds": m.seconds, "failure": m.failure})
             for m in measurements
         ]
         try:
@@ -135,11 +159,10 @@ class TunedTable:
     def _load(self) -> None:
         with contextlib.suppress(OSError):
             for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
-                entry = self._entry(line)
-                if entry is None:
+                try:
+                    self._read(json.loads(line))
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # whatever a line holds
                     self.passed_over += 1
-                else:
-                    self._note(*entry)
         if self.passed_over:
             warnings.warn(
                 f"{self.path}: {self.passed_over} line(s) of another device, or of a tilekit that is not "
@@ -148,17 +171,15 @@ class TunedTable:
                 stacklevel=2,
             )
 
-    def _entry(self, line: str) -> tuple[Problem, Measurement] | None:
-        try:
-            values = json.loads(line)
-            if (values["version"], values["device"]) != (tilekit.__version__, self._device):
-                return None
-            problem = Problem(*(values[name] for name in ("kernel", "m", "n", "k", "batches")))
-            return problem, Measurement(
-                config_of(values["config"], self._target), values["seconds"], values.get("failure", "")
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # whatever a damaged line holds
-            return None
+    def _read(self, values: Any) -> None:
+        """Take a line's values; those of another chip, whose kernels run on the device too, are of other tables."""
+        if (values["version"], values["device"]) != (tilekit.__version__, self._device):
+            raise ValueError("of another device or version")
+        if values["target"] != self._target.name and values["target"] in TARGETS:
+            return
+        problem = Problem(**{field.name: values[field.name] for field in fields(Problem)})
+        config = config_of(problem.family, values["config"], self._target)
+        self._note(problem, Measurement(config, values["seconds"], values.get("failure", "")))
 
     def _note(self, problem: Problem, measurement: Measurement) -> None:
         if measurement.seconds is None:
@@ -178,7 +199,7 @@ def _append(path: Path, text: bytes) -> None:
         file.write(text)
 
 
-def config_of(values: dict[str, Any], target: Target) -> KernelConfig:
-    """Build a config from its fields as JSON has them."""
+def config_of(family: str, values: Mapping[str, Any], target: Target) -> Any:
+    """Build a family's config from its fields as JSON has them."""
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return platform(target).config(**fields)
+    return choices_of(family).config(fields, target)

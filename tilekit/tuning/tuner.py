@@ -8,31 +8,25 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
 from tilekit.annotations import checked
-from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import BF16, as_dtype
 from tilekit.errors import ArgumentError, DriverError
-from tilekit.kernels.gemv.picker import MOST_TOKENS
-from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.picker import ranked, variants
 from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
-from tilekit.targets import Target
+from tilekit.targets import ChipName, Target
 from tilekit.tiles.call import Major
 from tilekit.tuning.lookup import table_of
-from tilekit.tuning.table import Measurement, Problem
+from tilekit.tuning.table import Measurement, Problem, choices_of
+from tilekit.tuning.workloads import Tunable, as_computed, extents, to_values
 
 PATIENCE = 20.0
 """Seconds that a candidate may take before it counts as hanging, from its predecessor's answer to its own."""
-
-Tunable = MatmulWorkload | ConvWorkload
-"""What has configs of the matmul's."""
 
 Started = Callable[[list[str]], "subprocess.Popen[str]"]
 
@@ -57,8 +51,8 @@ class TuneResult:
 
     problem: Problem
     measurements: tuple[Measurement, ...]
-    picked: KernelConfig
-    tuning_candidates: tuple[KernelConfig, ...]
+    picked: Any
+    tuning_candidates: tuple[Any, ...]
     path: str
 
     @property
@@ -105,6 +99,7 @@ def tune(
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
     candidates: int = 12,
+    target: ChipName | None = None,
     progress: Callable[[Measurement], None] | None = None,
 ) -> TuneResult:
     """Measure the best candidates for a matmul on this machine's GPU, and use the quickest from now on.
@@ -123,7 +118,10 @@ def tune(
         ``"promoted"`` for 8-bit operands whose sums of 128 products are added in f32.
     candidates
         How many of the model's ranking are measured, and half as many of those that the picker does not choose
-        from. Variants of the quickest of them follow: prefetch, raster, groups in flight, L2.
+        from. Variants of the quickest of them follow: prefetch, raster, groups in flight, L2. Up to eight rows are a
+        gemv's, as in a call.
+    target
+        A chip whose kernels this machine's GPU runs, such as ``"sm_80"``; by default its own.
     progress
         Called with each candidate's first time.
 
@@ -145,38 +143,39 @@ def tune(
     types = (operand, operand, result)
     how: dict[str, Any] = {"precision": precision, "accumulation": accumulation, "padded": False}
     workload = MatmulWorkload(m, n, k, batch, *types, a_major, b_major, **how)
-    return tune_workload(workload, candidates=candidates, progress=progress)
+    return tune_workload(workload, candidates=candidates, target=target, progress=progress)
 
 
 def tune_workload(
-    workload: Tunable, *, candidates: int, progress: Callable[[Measurement], None] | None = None
+    workload: Tunable,
+    *,
+    candidates: int,
+    target: ChipName | None = None,
+    progress: Callable[[Measurement], None] | None = None,
 ) -> TuneResult:
     """Measure the best candidates for a workload; see :func:`tune`."""
     if candidates < 1:
         raise ArgumentError.of("candidates", candidates, legal="a whole number from 1 on", nearest=1)
-    product = type(workload) is MatmulWorkload
-    if product and workload.m <= MOST_TOKENS and workload.batch is None and workload.precision is None:
-        legal = f"{MOST_TOKENS + 1} or more rows: fewer are a gemv's, whose configs are not tuned"
-        raise ArgumentError.of("m", workload.m, legal=legal, nearest=MOST_TOKENS + 1)
-    spec = workload.spec
     reason = driver.why_unavailable()
     if reason is not None:
         raise DriverError(f"tuning needs a GPU: {reason}", code="TK-TUNE-001")
     device = driver.devices()[0]
-    chip = target_of(device, None)
-    shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    extents: dict[str, Any] = {**shape, "sms": device.sms, "read": workload.read}
-    known = [e.config for e in ranked(spec, chip, **extents)[:candidates]]
-    fresh = [e.config for e in ranked(spec, chip, **extents, tuning=True)[: -(-candidates // 2)]]
+    chip = target_of(device, target)
+    workload = as_computed(workload, chip)
+    spec = workload.spec_on(chip.name)
+    problem = Problem.of(spec, **extents(workload, spec))
+    choices = choices_of(problem.family)
+    shape: dict[str, Any] = {**problem.shape, "sms": device.sms, "read": workload.read}
+    known = list(choices.ranked(spec, chip, **shape)[:candidates])
+    fresh = list(choices.ranked(spec, chip, **shape, tuning=True)[: -(-candidates // 2)])
     measured = measure(workload, chip, [*known, *fresh], progress=progress)
     best = _quickest_first(measured)[0]
     if best.seconds is not None:
         # In a process of their own, so beside the best one again, and beside the model's choice.
-        more = variants(best.config, spec, chip)
+        more = list(choices.variants(best.config, spec, chip))
         again = measure(workload, chip, list(dict.fromkeys([best.config, known[0], *more])), progress=progress)
         measured = list(({m.config: m for m in measured} | {m.config: m for m in again}).values())
         fresh += more
-    problem = Problem.of(spec, **shape)
     table = table_of(device.name, chip)
     table.add(problem, measured)
     return TuneResult(problem, tuple(_quickest_first(measured)), known[0], tuple(fresh), str(table.path))
@@ -189,7 +188,7 @@ def _quickest_first(measured: Iterable[Measurement]) -> list[Measurement]:
 def measure(
     workload: Tunable,
     chip: Target,
-    configs: Sequence[KernelConfig],
+    configs: Sequence[Any],
     *,
     patience: float = PATIENCE,
     progress: Callable[[Measurement], None] | None = None,
@@ -232,22 +231,20 @@ def measure(
     return found
 
 
-def request(workload: Tunable, chip: Target, configs: Sequence[KernelConfig]) -> dict[str, Any]:
+def request(workload: Tunable, chip: Target, configs: Sequence[Any]) -> dict[str, Any]:
     """What a worker is asked for, as JSON has it."""
-    values = {field.name: getattr(workload, field.name) for field in fields(workload)}
-    values |= {name: values[name].name for name in ("a_dtype", "b_dtype", "out_dtype")}
     return {
         "family": workload.family,
-        "workload": values,
+        "workload": to_values(workload),
         "target": chip.name,
-        "configs": [asdict(c) for c in configs],  # type: ignore[call-overload]
+        "configs": [asdict(c) for c in configs],
     }
 
 
 class _Answers:
     """A worker process and the lines it writes."""
 
-    def __init__(self, workload: Tunable, chip: Target, configs: Sequence[KernelConfig], start: Started) -> None:
+    def __init__(self, workload: Tunable, chip: Target, configs: Sequence[Any], start: Started) -> None:
         self.alive = True
         self._process = start([sys.executable, "-m", "tilekit.tuning.worker"])
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -257,7 +254,7 @@ class _Answers:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def next(self, config: KernelConfig, patience: float) -> Measurement:
+    def next(self, config: Any, patience: float) -> Measurement:
         """Wait for the answer about `config`."""
         try:
             line = self._lines.get(timeout=patience)

@@ -15,12 +15,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from tilekit.bench.blockwise import BlockwiseWorkload
-from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.matmul import ResultCheck
-from tilekit.bench.workload import MatmulWorkload
-from tilekit.dtypes import as_dtype
+from tilekit.tuning.workloads import extents, from_values
 
 OPERAND_BYTES = 200_000_000
 """What the rotated operand sets take at least: more than L2 holds."""
@@ -42,19 +39,21 @@ def main() -> None:
 def answers(machine: Machine, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Measure what the request asks for on `machine`: ``index`` of the config, and ``seconds`` or a ``failure``."""
     from tilekit.targets import target as target_named
-    from tilekit.tuning.table import config_of
+    from tilekit.tuning.table import Problem, config_of
 
-    workload = workload_from(request["family"], request["workload"])
+    workload = from_values(request["family"], request["workload"])
     seeds = count()
     sets = max(2, min(12, -(-OPERAND_BYTES // workload.bytes)))
     operands = [workload.operand_set(machine, seeds) for _ in range(sets)]
     target = target_named(request["target"])
+    spec = workload.spec_on(target.name)
+    family = Problem.of(spec, **extents(workload, spec)).family
     check = ResultCheck(workload, machine, operands)
     passes: dict[int, Callable[[], None]] = {}
 
     def built(values: dict[str, Any]) -> Any:
         try:
-            kernel = workload.kernel(target.name, config_of(values, target))
+            kernel = workload.kernel(target.name, config_of(family, values, target))
             kernel.assembled  # noqa: B018  by ptxas, in the pool's threads
         except Exception as error:
             return error
@@ -80,19 +79,6 @@ def answers(machine: Machine, request: dict[str, Any]) -> Iterator[dict[str, Any
         Random(turn).shuffle(order)
         for index in order:
             yield {"index": index, "seconds": _seconds(machine, passes[index]) / sets}
-
-
-def workload_from(family: str, values: dict[str, Any]) -> MatmulWorkload | ConvWorkload:
-    """Build a workload from its fields as JSON has them."""
-    types = {name: as_dtype(values[name]) for name in ("a_dtype", "b_dtype", "out_dtype")}
-    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    plain |= types
-    kinds: dict[str, type[MatmulWorkload | ConvWorkload]] = {
-        "conv2d": ConvWorkload,
-        "fused_conv2d": ConvWorkload,
-        "blockwise": BlockwiseWorkload,
-    }
-    return kinds.get(family, MatmulWorkload)(**plain)
 
 
 def _one_pass(plans: Sequence[Callable[[], Any]]) -> Callable[[], None]:

@@ -57,9 +57,12 @@ class ConvArguments(MatmulArguments):
     ----------
     extents
         Of the result: (N, P, Q, K).
+    axes
+        How filters go down and along the images.
     """
 
     extents: tuple[int, int, int, int]
+    axes: tuple[Axis, Axis]
 
     @classmethod
     def parse(  # type: ignore[override]  # other keywords
@@ -94,7 +97,14 @@ class ConvArguments(MatmulArguments):
             epilogue["epilogue"] = given["epilogue"]
             views = _operands(given["epilogue"], shape, groups)
         target, device = resolve_target(images, given.get("target"), memory=memory)
-        more = {"memory": memory, "target": target, "device": device, "extents": shape, **settings(given)}
+        more: dict[str, Any] = {
+            "memory": memory,
+            "target": target,
+            "device": device,
+            "extents": shape,
+            "axes": (y, along),
+        }
+        more |= settings(given)
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
         problem = read_convolution(images, filters, y, along, groups)
         return cls.of(problem, images, filters, rows, dtype, epilogue, views=views, **more)

@@ -8,6 +8,7 @@ from tilekit.dtypes import S8, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
+from tilekit.kernels.gemv.choices import GemvChoices
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.picker import MOST_TOKENS, pick
@@ -16,6 +17,7 @@ from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.spec import FP8
 from tilekit.kernels.problem import MatmulProblem
+from tilekit.kernels.resolve import gpu_name
 from tilekit.targets import SM_90A, Target
 
 FEWEST_8_BIT_ROWS = 3
@@ -23,7 +25,7 @@ FEWEST_8_BIT_ROWS = 3
 
 
 def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection | Declined:
-    """The kernel for a product of a few rows that this family computes faster; its configs are not tuned."""
+    """The kernel for a product of a few rows that this family computes faster."""
     a, b = arguments.a, arguments.b
     if arguments.epilogue.written is not None:
         return Declined("a Python epilogue is the matmul's")
@@ -48,8 +50,13 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection 
         spec = spec_of(problem, a, b, arguments.out.dtype, functions)
     except ArgumentError as error:
         return Declined(error.message)
-    kernel = compiled(spec, pick(spec, arguments.target, n=problem.n, k=problem.k), arguments.target)
-    return Selection(kernel, arguments.reading(problem))
+    target, config = arguments.target, None
+    if tuned is not None and a.device != "cpu":
+        shape = {"m": spec.tokens, "n": problem.n, "k": problem.k, "batches": 1}
+        config = tuned(spec, target, gpu_name(a.device), **shape, call=arguments)
+    if config is None:
+        config = pick(spec, target, n=problem.n, k=problem.k)
+    return Selection(compiled(spec, config, target), arguments.reading(problem))
 
 
 def spec_of(
@@ -95,4 +102,5 @@ GEMV = Family(
     select=select,
     compile=build,
     most_rows=MOST_TOKENS,
+    choices=GemvChoices(),
 )

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from tilekit.errors import ArgumentError
 from tilekit.kernels.family import Family, Selection, TunedConfigs
 from tilekit.kernels.grouped.arguments import GroupedArguments
+from tilekit.kernels.matmul.choices import MatmulChoices
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.family import build
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.problem import MatmulProblem
+from tilekit.kernels.resolve import gpu_name
 from tilekit.targets import TARGETS, Target
 
 
 def select(
     arguments: GroupedArguments, tuned: TunedConfigs | None, kind: Callable[..., MatmulKernel] = MatmulKernel
 ) -> Selection:
-    """The kernel with the config that the caller gave or the model picks; no groups are tuned."""
+    """The kernel with the config that the caller gave, tuning found or the model picks."""
     problem, out, target = arguments.problem, arguments.out, arguments.target
     for operand in (problem.a, problem.b):
         if operand.load != "tma":
@@ -36,8 +39,12 @@ def select(
             code="TK-GROUP-003",
         )
     spec, config = arguments.spec, arguments.config
+    groups = arguments.b.shape[0]
+    if config is None and tuned is not None and arguments.a.device != "cpu":
+        shape: dict[str, Any] = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": 1, "groups": groups}
+        config = tuned(spec, target, gpu_name(arguments.a.device), **shape, call=arguments)
     if config is None:
-        config = _config(spec, target, problem, arguments.b.shape[0])
+        config = _config(spec, target, problem, groups)
     return Selection(compiled(spec, config, target, kind), arguments)
 
 
@@ -57,4 +64,5 @@ GROUPED_MATMUL = Family(
     spec=MatmulSpec,
     select=select,
     compile=build,
+    choices=MatmulChoices(),
 )

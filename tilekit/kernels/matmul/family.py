@@ -10,6 +10,7 @@ from tilekit.annotations import checked
 from tilekit.kernels.family import Family, Selection, TunedConfigs
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments
+from tilekit.kernels.matmul.choices import MatmulChoices
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.picker import default_config, pick
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -27,7 +28,7 @@ def select(
     spec, target, config, problem = arguments.spec, arguments.target, arguments.config, arguments.problem
     shape: dict[str, Any] = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
     if config is None and tuned is not None and arguments.a.device != "cpu":
-        config = tuned(spec, target, gpu_name(arguments.a.device), **shape)
+        config = tuned(spec, target, gpu_name(arguments.a.device), **shape, call=arguments)
     if config is None:
         config = picked(spec, target, **shape, read=problem.read)
     return Selection(compiled(spec, config, target, kind), arguments)
@@ -53,4 +54,5 @@ MATMUL = Family(
     spec=MatmulSpec,
     select=select,
     compile=build,
+    choices=MatmulChoices(),
 )

@@ -110,12 +110,13 @@ def ranked(
     k: int,
     batches: int = 1,
     sms: int | None = None,
+    groups: int = 0,
     read: float = 1.0,
     tuning: bool = False,
 ) -> list[Estimate]:
     """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first.
 
-    With `tuning`: those that only tuning tries.
+    With `tuning`: those that only tuning tries. Of `groups`, `m` counts the rows of all.
 
     Raises
     ------
@@ -123,7 +124,7 @@ def ranked(
         ``TK-MM-004`` for operands that no matrix instruction of the target reads.
     """
     spec.check(target)
-    return engine.ranked(_model(target), spec, target, Extents(m, n, k, batches, sms, read=read), tuning=tuning)
+    return engine.ranked(_model(target), spec, target, Extents(m, n, k, batches, sms, groups, read), tuning=tuning)
 
 
 def closest(

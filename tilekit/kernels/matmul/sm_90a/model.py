@@ -36,6 +36,12 @@ COUPLED_COST = 1.005
 They wait for each other's stages, each of which waits for its own part of the larger operand, which comes from DRAM.
 """
 
+EIGHT_COST = 1.15
+"""How many times as long k-blocks take in clusters of eight, whose two sides wait for each other."""
+
+THIRD_COST = 1.04
+"""How many times as long they take where three warpgroups multiply: a stage is free when the slowest is done."""
+
 COLD_COST = 0.4664
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
@@ -484,6 +490,9 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     stores = output / (ADDED_STORE_BYTES_PER_CLOCK if spec.own_sums else STORE_BYTES_PER_CLOCK)
     peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
+    if not (spec.own_sums or spec.own_loaders or spec.groups):  # neither was seen with these
+        wave = wave * np.where(c.cluster_m * c.cluster_n >= 8, EIGHT_COST, 1)
+        wave = wave * np.where(c.consumers_per_tile >= 3, THIRD_COST, 1)
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
     wave = np.where(c.pingpong, in_turn, wave)
     waited = grids.k_blocks * np.maximum(c.gathered - block.tensor, 0)  # the ring fills while a tile is stored
