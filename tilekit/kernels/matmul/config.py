@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.dtypes import DType
+from tilekit.dtypes import S32, DType
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
 from tilekit.errors import ConfigError
 from tilekit.heuristics.rules import RuleBook
@@ -202,6 +202,10 @@ class KernelConfig(ABC):
     def memory(self, spec: MatmulSpec) -> KernelMemory:
         """The shared memory that the components declare."""
         return KernelMemory.of(self, spec)
+
+    def keeps_whole(self, spec: MatmulSpec) -> bool:
+        """Whether accumulators hand whole numbers on as they are: they are the result, or shares of it."""
+        return spec.whole and (spec.out_dtype == S32 or self.split_k > 1 or self.cluster_k > 1)
 
     def engine_bytes(self, spec: MatmulSpec) -> int:
         """Bytes that the copy engine brings to one input stage of a CTA."""

@@ -11,6 +11,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.epilogue.shares import ShareKind
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.own import OwnComponents
@@ -255,16 +256,18 @@ class MatmulSpec:
                 "f32, and sums in s32 are stored as they are; nearest: out_dtype=f32, or leave them out",
                 code="TK-MM-002",
             )
-        if self.groups is not None:
-            raise ArgumentError(
-                f"groups={self.groups!r} with operands of s8: a grouped matmul multiplies floats; nearest: both bf16",
-                code="TK-MM-001",
-            )
 
     @property
     def whole(self) -> bool:
         """Whether operands, and so sums, are whole numbers."""
         return self.a_dtype == S8
+
+    @property
+    def shares(self) -> ShareKind:
+        """What the shares of a sum are, and what the sum of all of them is."""
+        if not self.whole:
+            return "f32"
+        return "whole" if self.out_dtype == S32 else "rounded"
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, F16, F32, S32
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
 from tilekit.targets import Target
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 SCHEDULES_FIRST = False
 
-OUTPUTS = (BF16, F16, F32)
-
 
 def check(spec: MatmulSpec, target: Target) -> None:
     """Raise `ArgumentError` for types that the chip does not multiply or these components do not store."""
@@ -38,9 +35,10 @@ def check(spec: MatmulSpec, target: Target) -> None:
             "nearest: both bf16",
             code="TK-MM-001",
         )
-    if spec.out_dtype not in OUTPUTS and not spec.whole:
+    if spec.out_dtype in FP8 and not target.has("float8_matrix"):
         raise ArgumentError(
-            f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
+            f"out_dtype={spec.out_dtype}: {target.name} has no 8-bit floats, and its matmuls write bf16, f16 or f32; "
+            "nearest: bf16",
             code="TK-MM-002",
         )
     if spec.promoted:
@@ -84,4 +82,4 @@ def accumulators(
     tiles: dict[str, SharedArray],
 ) -> Accumulators:
     """Registers of the warps."""
-    return RegisterAccumulators(op, whole=spec.out_dtype == S32)
+    return RegisterAccumulators(op, whole=config.keeps_whole(spec))
