@@ -1,4 +1,4 @@
-"""The components of such a matmul: copies that threads start, the CTA's barrier, a warp's matrix instruction."""
+"""The components of such a matmul: copies that threads or a copy engine make, who meets, a warp's matrix instruction."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul import copy_engine
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS, CpAsyncLoader
@@ -60,7 +61,9 @@ def load(matrix: Matrix) -> Load:
 def loaders(
     w: Writer, spec: MatmulSpec, config: WarpMatrixConfig, plan: WarpPlan, cluster: Cluster, stages: int
 ) -> tuple[OperandLoader, OperandLoader]:
-    """Copies that threads start, of as many bytes as rows allow."""
+    """Copies that threads start, of as many bytes as rows allow; or the copy engine's, where it has a role."""
+    if not config.together:
+        return copy_engine.loaders(w, spec, config, plan, cluster, stages)
     a, b = (CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed) for copies in config.plans(spec))
     return a, b
 
@@ -68,7 +71,9 @@ def loaders(
 def sync(
     w: Writer, spec: MatmulSpec, config: WarpMatrixConfig, plan: WarpPlan, cluster: Cluster, stages: int
 ) -> SyncStrategy:
-    """The barrier of the CTA."""
+    """The barrier of the CTA; between roles, those on which copies count their bytes."""
+    if not config.together:
+        return copy_engine.ring_sync(w, spec, config, plan, cluster, stages, released_by="threads")
     return TogetherSync(stages=stages)
 
 
