@@ -199,12 +199,11 @@ class MatmulSpec:
                 "alone; nearest: matrices and rows of other types in a call of their own",
                 code="TK-MM-022",
             )
-        if self.groups is not None and (extra or self.store != "tma" or self.copies):
+        if self.groups is not None and extra:
             raise ArgumentError(
                 f"groups={self.groups!r} with batched={self.batched}, a residual of {f.residual}, scale_a={f.scale_a}, "
-                f"scale_b={f.scale_b}, a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: a "
-                "grouped matmul has neither batches nor a residual nor scales of rows or columns, and loads and "
-                "stores by 'tma'",
+                f"scale_b={f.scale_b}: a grouped matmul has neither batches nor a residual nor scales of rows or "
+                "columns",
                 code="TK-MM-022",
             )
         if self.copies and self.loads_residual:
@@ -272,7 +271,14 @@ class MatmulSpec:
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
         self._check_floats(target)
-        platform(target).components.check(self, target)
+        components = platform(target).components
+        if self.groups is not None and not components.COPIES_GROUPS and (self.store != "tma" or self.copies):
+            raise ArgumentError(
+                f"groups={self.groups!r} with a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: "
+                f"on {target.name} a grouped matmul loads and stores by 'tma'",
+                code="TK-MM-022",
+            )
+        components.check(self, target)
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
             if major == "k" or (dtype.bits in target.transposed_bits and not self.k_major):
                 continue

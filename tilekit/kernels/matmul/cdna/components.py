@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
+COPIES_GROUPS = True
 
 OUTPUTS = (BF16, F16, F32)
 

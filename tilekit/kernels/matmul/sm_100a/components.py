@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
+COPIES_GROUPS = False
 
 load = copy_engine.load
 loaders = copy_engine.loaders

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = True
+COPIES_GROUPS = False
 
 load = copy_engine.load
 loaders = copy_engine.loaders

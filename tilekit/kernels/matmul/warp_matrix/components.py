@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
+COPIES_GROUPS = True
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
@@ -41,6 +42,12 @@ def check(spec: MatmulSpec, target: Target) -> None:
             f"out_dtype={spec.out_dtype}: {target.name} has no 8-bit floats, and its matmuls write bf16, f16 or f32; "
             "nearest: bf16",
             code="TK-MM-002",
+        )
+    if spec.groups is not None and spec.a_major != "k" and spec.a_load != "tma":
+        raise ArgumentError(
+            f"a is contiguous along M, where groups or its rows begin at multiples of {spec.a_load} bytes; copies of "
+            f"{target.name} begin at multiples of 16 there: pass a with contiguous rows of K",
+            code="TK-GROUP-003",
         )
     if spec.promoted:
         raise ArgumentError(
