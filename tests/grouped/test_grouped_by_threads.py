@@ -54,16 +54,15 @@ def run(chip: str, seed: int) -> None:
     np.testing.assert_array_equal(out, expected, err_msg=what)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("seed", range(2))
-def test_random_groups(chip: str, seed: int) -> None:
+@pytest.mark.parametrize("chip", ["sm_80", "sm_120a", "gfx942", "gfx950"])
+def test_random_groups(chip: str) -> None:
     """Types, pitches, layouts of the weights, extents and sizes at random."""
-    run(chip, seed)
+    run(chip, 0)
 
 
 @pytest.mark.breadth
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("seed", range(2, 25))
+@pytest.mark.parametrize("seed", range(25))
 def test_further_random_groups(chip: str, seed: int) -> None:
     """The same, more of them."""
     run(chip, seed)

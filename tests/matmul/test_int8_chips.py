@@ -10,10 +10,13 @@ import numpy.typing as npt
 import pytest
 
 import tilekit
+from tilekit import Cdna3Config, Cdna4Config
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.picker import closest, pick
 from tilekit.kernels.matmul.platforms import platforms
+from tilekit.kernels.matmul.sm_89.config import AdaConfig
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import target
@@ -65,7 +68,7 @@ class Case:
         turned = 8 in target(chip).transposed_bits or target(chip).isa == "gcn"
         anywhere = not target(chip).has("tensor_memory")
         step = int(random.choice([1, 16] if anywhere else [16]))
-        m, n, k = (int(step * random.integers(1, max(2, 150 // step))) for _ in range(3))
+        m, n, k = (int(step * random.integers(1, max(2, 110 // step))) for _ in range(3))
         majors = [str(random.choice(["k", "mn"])) if turned else "k" for _ in range(2)]
         out = str(random.choice(["s32", "f32", "bf16", "f16"]))
         floats = out != "s32"
@@ -116,42 +119,42 @@ def run(case: Case, chip: str, random: np.random.Generator) -> None:
     np.testing.assert_array_equal(found, expected.astype(found.dtype), err_msg=f"{case} on {chip}")
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("seed", range(2))
-def test_random_products(chip: str, seed: int) -> None:
+@pytest.mark.parametrize("chip", [chip for chip in CHIPS if chip not in ("sm_80", "sm_86")])
+def test_random_products(chip: str) -> None:
     """Layouts, pitches, batches, scales, epilogues and shares at random."""
-    random = np.random.default_rng([seed, CHIPS.index(chip)])
+    random = np.random.default_rng([0, CHIPS.index(chip)])
     run(Case.random(random, chip), chip, random)
 
 
 @pytest.mark.breadth
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("seed", range(2, 40))
+@pytest.mark.parametrize("seed", range(40))
 def test_further_random_products(chip: str, seed: int) -> None:
     """The same, more of them."""
     random = np.random.default_rng([seed, CHIPS.index(chip)])
     run(Case.random(random, chip), chip, random)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("split", [1, 3])
-def test_sums_beyond_what_an_f32_holds(chip: str, split: int) -> None:
-    """Odd sums of more than 24 bits keep their last bit, in one CTA and in shares; as f32 they are rounded once."""
-    a, b = np.full((40, 2080), -128, np.int8), np.full((2080, 48), -128, np.int8)
-    a[:, 0], b[0] = np.arange(40), np.arange(48)
+@pytest.mark.parametrize("chip", ["sm_80", "sm_100a", "gfx950"])
+def test_sums_beyond_what_an_f32_holds(chip: str) -> None:
+    """Odd sums of more than 24 bits keep their last bit, in shares, too; as f32 they are rounded once."""
+    a, b = np.full((20, 2080), -128, np.int8), np.full((2080, 16), -128, np.int8)
+    a[:, 0], b[0] = np.arange(20), np.arange(16)
     exact = product(a, b)
     assert (np.abs(exact) > 1 << 24).all()
     assert (exact % 2).any()
     named = target(chip)
     for out in ("s32", "f32"):
         spec = tilekit.kernel_for(a, b.T.copy().T, target=chip, out_dtype=out).spec
-        config = closest(spec, named, {"split_k": split}, m=40, n=48, k=2080, batches=1)
+        config = closest(spec, named, {"split_k": 3}, m=20, n=16, k=2080, batches=1)
         found = tilekit.matmul(a, b.T.copy().T, target=chip, out_dtype=out, config=config)
         np.testing.assert_array_equal(found, exact.astype(found.dtype))
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("kind", ["ends", "counts"])
+@pytest.mark.parametrize(
+    ("chip", "kind"),
+    [(chip, "ends") for chip in CHIPS if chip not in ("sm_86", "sm_89")] + [("sm_80", "counts"), ("sm_100a", "counts")],
+)
 def test_groups_of_rows(chip: str, kind: str) -> None:
     """Each group's rows by a matrix of its own, whole, and as f32 with an activation."""
     random = np.random.default_rng(7)
@@ -181,17 +184,54 @@ def test_groups_of_rows(chip: str, kind: str) -> None:
 def test_shares_in_a_cluster(out: str) -> None:
     """On sm_90a shares go through distributed shared memory, whole; more CTAs than parts among them."""
     random = np.random.default_rng(3)
-    a, b = random_bytes(random, 70, 700), random_bytes(random, 40, 700).T
+    a, b = random_bytes(random, 40, 700), random_bytes(random, 40, 700).T
     for config in (
         MatmulConfig(tile=(64, 32), consumers=1, cluster_k=4, cluster=(1, 1)),
-        MatmulConfig(tile=(64, 16), consumers=1, cluster_k=3, cluster=(1, 1), swap_ab=True),
+        MatmulConfig(tile=(64, 16), consumers=1, cluster_k=8, cluster=(1, 1), swap_ab=True),
     ):
         found = tilekit.matmul(a, b, out_dtype=out, config=config)
         np.testing.assert_array_equal(found, product(a, b).astype(found.dtype))
 
 
-@pytest.mark.parametrize("chip", [name for name in CHIPS if target(name).isa == "ptx"])
-@pytest.mark.parametrize("out", ["s32", "bf16"])
+DRIVEN = [
+    *(Cdna4Config(tile=(128, 128), driver=driver) for driver in ("ping_pong", "interleaved")),
+    Cdna3Config(tile=(128, 128), driver="interleaved"),
+    Cdna3Config(tile=(128, 64), swap_ab=True, split_k=2),
+    BlackwellConfig(tile=(128, 96), cta_group=2, cluster=(2, 1)),
+    BlackwellConfig(tile=(64, 64), cta_group=2, cluster=(2, 2), split_k=2),
+    BlackwellConfig(tile=(64, 48), cta_group=1, cluster=(1, 2), swap_ab=True, accumulator_stages=1),
+    AdaConfig(tile=(64, 128), grid=(1, 4), split_k=3),
+]
+
+
+@pytest.mark.parametrize("config", DRIVEN, ids=lambda config: f"{config.TARGET}-{config}")
+def test_configs(config: Any) -> None:
+    """Drivers, CTA pairs, swapped operands and shares, stored whole and scaled; every element says where it is from."""
+    random = np.random.default_rng(5)
+    a, b = random_bytes(random, 70, 144), random_bytes(random, 144, 80)
+    for out in ("s32", "f32"):
+        given = {} if out == "s32" else {"scale_b": np.full(80, 0.25, np.float32)}
+        found = tilekit.matmul(
+            a, laid(b.T, "k", 0).T, target=config.TARGET, config=config, out_dtype=out, **given
+        )
+        wanted = product(a, b) if out == "s32" else product(a, b).astype(np.float32) * np.float32(0.25)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_what_is_picked_assembles_for_amd_chips(chip: str) -> None:
+    """LLVM's assembler takes the integer instructions of the chip."""
+    spec = MatmulSpec(**dict.fromkeys(("a_dtype", "b_dtype"), "s8"), out_dtype="bf16")  # type: ignore[arg-type]
+    kernel = compiled(spec, pick(spec, target(chip), m=4096, n=4096, k=4096), target(chip), MatmulKernel)
+    instruction = {"gfx942": "v_mfma_i32_16x16x32_i8", "gfx950": "v_mfma_i32_16x16x64_i8"}[chip]
+    assert instruction in kernel.assembly
+    assert kernel.resources.vgprs <= 512
+
+
+@pytest.mark.parametrize(
+    ("chip", "out"),
+    [("sm_80", "s32"), ("sm_89", "bf16"), ("sm_90a", "s32"), ("sm_90a", "bf16"), ("sm_100a", "bf16"), ("sm_120a", "s32")],
+)
 def test_what_is_picked_assembles_without_spills(chip: str, out: str) -> None:
     """Machine code of the chip, and no register goes to memory; shares of long sums among them."""
     spec = MatmulSpec(**dict.fromkeys(("a_dtype", "b_dtype"), "s8"), out_dtype=out)  # type: ignore[arg-type]
