@@ -211,9 +211,7 @@ def test_configs(config: Any) -> None:
     a, b = random_bytes(random, 70, 144), random_bytes(random, 144, 80)
     for out in ("s32", "f32"):
         given = {} if out == "s32" else {"scale_b": np.full(80, 0.25, np.float32)}
-        found = tilekit.matmul(
-            a, laid(b.T, "k", 0).T, target=config.TARGET, config=config, out_dtype=out, **given
-        )
+        found = tilekit.matmul(a, laid(b.T, "k", 0).T, target=config.TARGET, config=config, out_dtype=out, **given)
         wanted = product(a, b) if out == "s32" else product(a, b).astype(np.float32) * np.float32(0.25)
         np.testing.assert_array_equal(found, wanted)
 
@@ -230,7 +228,14 @@ def test_what_is_picked_assembles_for_amd_chips(chip: str) -> None:
 
 @pytest.mark.parametrize(
     ("chip", "out"),
-    [("sm_80", "s32"), ("sm_89", "bf16"), ("sm_90a", "s32"), ("sm_90a", "bf16"), ("sm_100a", "bf16"), ("sm_120a", "s32")],
+    [
+        ("sm_80", "s32"),
+        ("sm_89", "bf16"),
+        ("sm_90a", "s32"),
+        ("sm_90a", "bf16"),
+        ("sm_100a", "bf16"),
+        ("sm_120a", "s32"),
+    ],
 )
 def test_what_is_picked_assembles_without_spills(chip: str, out: str) -> None:
     """Machine code of the chip, and no register goes to memory; shares of long sums among them."""

@@ -44,7 +44,9 @@ def run(random: np.random.Generator) -> None:
         given["residual"], given["beta"] = random.integers(-4, 5, expected.shape).astype(np.float32), 1.0
         expected += given["residual"]
     operands = [
-        matrix.astype(dtype) if major == "k" else np.ascontiguousarray(matrix.astype(dtype).swapaxes(-1, -2)).swapaxes(-1, -2)
+        matrix.astype(dtype)
+        if major == "k"
+        else np.ascontiguousarray(matrix.astype(dtype).swapaxes(-1, -2)).swapaxes(-1, -2)
         for matrix, major in zip((a, b.swapaxes(-1, -2)), majors, strict=True)
     ]
     operands = [np.ascontiguousarray(one) if major == "k" else one for one, major in zip(operands, majors, strict=True)]
@@ -81,7 +83,9 @@ def test_groups_of_rows() -> None:
     config = Rtx50Config(tile=(64, 64), driver="warp_specialized")
     found = tilekit.grouped_matmul(a, b, ends, target="sm_120a", config=config, out_dtype="f32")
     parts = zip(np.split(a, ends[:-1]), b, strict=True)
-    np.testing.assert_array_equal(found, np.concatenate([r.astype(np.float32) @ m.astype(np.float32) for r, m in parts]))
+    np.testing.assert_array_equal(
+        found, np.concatenate([r.astype(np.float32) @ m.astype(np.float32) for r, m in parts])
+    )
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "s8", "e4m3"])

@@ -36,8 +36,10 @@ FamilyDtype = Annotated[
 ]
 OutDtype = Annotated[
     str | None,
-    typer.Option(help="Result type: bf16, f16, f32, e4m3, e5m2; of int8 int32, bf16, f16 or f32. Default: the operands', bf16 for "
-        "8-bit floats, int32 for int8."),
+    typer.Option(
+        help="Result type: bf16, f16, f32, e4m3, e5m2; of int8 int32, bf16, f16 or f32. Default: the operands', bf16 for "
+        "8-bit floats, int32 for int8."
+    ),
 ]
 AMajor = Annotated[str, typer.Option(help="Contiguous dimension of A: k, or mn for a transposed A.")]
 BMajor = Annotated[str, typer.Option(help="Contiguous dimension of B: k (an (N, K) array transposed), or mn.")]

@@ -44,9 +44,7 @@ class SplitKReduction:
         first_barrier: Barrier,
         shares: ShareKind = "f32",
     ) -> None:
-        self._workspace = Workspace(
-            w, layout, warpgroups=warpgroups, first_barrier=first_barrier, kind=shares
-        )
+        self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier, kind=shares)
         self.shares = shares
 
     def initialise(self, w: Writer) -> None:

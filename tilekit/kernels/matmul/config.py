@@ -232,7 +232,8 @@ class KernelConfig(ABC):
         chip = target_named(target) if isinstance(target, str) else target
         if chip.name != self.TARGET:
             takes = platform(chip).config.__name__
-            return [f"{type(self).__name__} is for {self.TARGET}; for {chip.name} pass a {takes}"]
+            article = "an" if takes[0] in "AEIOU" else "a"
+            return [f"{type(self).__name__} is for {self.TARGET}; for {chip.name} pass {article} {takes}"]
         return self.RULES.problems(self, chip, spec or MatmulSpec())
 
     def legal(self, target: Target, spec: MatmulSpec) -> bool:

@@ -77,7 +77,9 @@ def written_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
 def whole_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Sums of whole numbers are handed on as their bits, and streamed shares are added to f32 in place."""
     if spec.whole and config.stream_k:
-        text = f"stream_k={config.stream_k} with operands of s8: shares of streamed tiles are added in f32, which rounds"
+        text = (
+            f"stream_k={config.stream_k} with operands of s8: shares of streamed tiles are added in f32, which rounds"
+        )
         yield Violation("whole shares", "stream_k", text)
 
 

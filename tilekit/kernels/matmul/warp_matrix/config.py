@@ -113,7 +113,12 @@ class WarpMatrixConfig(KernelConfig):
 
         Functions that know more than a column hold too many registers for eight neighbours.
         """
-        if not self.together or not isinstance(spec.functions, ElementwiseSpec) or spec.functions.residual or spec.functions.scale_a:
+        if (
+            not self.together
+            or not isinstance(spec.functions, ElementwiseSpec)
+            or spec.functions.residual
+            or spec.functions.scale_a
+        ):
             return False
         whole = self.tile[1] % (INTERLEAVED * self.grid[1]) == 0
         return whole and spec.b_major == "k" and spec.b_load == "tma"

@@ -95,7 +95,9 @@ def _shares(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterato
 
 
 def _registers(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    granted = min(chip.thread_registers, chip.registers // (config.resident * config.warps_in_all * chip.lanes) // 8 * 8)
+    granted = min(
+        chip.thread_registers, chip.registers // (config.resident * config.warps_in_all * chip.lanes) // 8 * 8
+    )
     sums = config.accumulators
     fragments = (
         SLOTS * FOUR * sum(extent // (ROWS * warps) for extent, warps in zip(config.tile, config.grid, strict=True))
