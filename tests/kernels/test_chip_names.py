@@ -14,7 +14,9 @@ import tilekit
 from tilekit.cli import options
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import having, platform, platforms
-from tilekit.targets import DEFAULT, SM_90A, TARGETS, chip, target
+from tilekit.targets import DEFAULT, SM_90A, TARGETS
+from tilekit.targets import chip as chip_named
+from tilekit.targets import target as target_named
 
 ROOT = Path(tilekit.__file__).parent
 
@@ -115,7 +117,7 @@ def test_commands_have_the_default_chip() -> None:
 )  # fmt: skip
 def test_a_name_between_the_chips(name: str, nearest: str) -> None:
     """The nearest chip is named: of NVIDIA's the last one up to its number."""
-    for find in (target, chip):
+    for find in (target_named, chip_named):
         with pytest.raises(ArgumentError, match=rf"'{name}' is not a .*; nearest: {nearest} \[TK-TARGET-001\]"):
             find(name)
 

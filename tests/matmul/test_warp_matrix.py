@@ -135,7 +135,7 @@ def test_majors(majors: tuple[str, str], dtype: str) -> None:
 @pytest.mark.parametrize("out", ["float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("shape", [(70, 80, 96), (33, 45, 50)], ids=str)
 def test_8bit_floats_out(chip: str, out: str, shape: tuple[int, int, int]) -> None:
-    """Rounded to nearest even, the largest number where a sum is larger; eight, two and single bytes are stored at once.
+    """Rounded to nearest even, the largest number where a sum is larger; eight, two and single bytes are stored.
 
     With scales of rows a thread has two neighbours; rows that begin anywhere are stored byte by byte.
     """

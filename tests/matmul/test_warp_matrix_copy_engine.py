@@ -76,7 +76,7 @@ def test_further_random_products(seed: int) -> None:
 
 
 def test_groups_of_rows() -> None:
-    """A group's tiles end where it does; what the copy engine brought of the next group's rows is multiplied in vain."""
+    """A group's tiles end where it does; rows of the next group that were loaded, too, are multiplied in vain."""
     random = np.random.default_rng(1)
     ends = np.array([5, 5, 70, 90], np.int32)
     a, b = random.integers(-2, 3, (90, 96)).astype(np.float16), random.integers(-2, 3, (4, 96, 64)).astype(np.float16)

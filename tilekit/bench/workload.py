@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
-import ml_dtypes
 import numpy as np
 
 from tilekit.dtypes import BF16, E4M3, E5M2, F32, S8, S32, DType
@@ -435,7 +434,8 @@ def accuracy_of(
     if result is S32:
         limit = np.full_like(limit, 0.5)
     else:  # below the normal numbers, which of 8-bit floats end early, rounding no longer shrinks with the element
-        limit += float(ml_dtypes.finfo(result.numpy).smallest_subnormal) / 2
+        smallest = np.array(1, f"u{result.bytes}").view(result.numpy)
+        limit += float(smallest) / 2
     difference = out.astype(np.float64) - expected
     scale = float(np.linalg.norm(expected))
     return Accuracy(

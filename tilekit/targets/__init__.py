@@ -93,7 +93,7 @@ def target(name: str) -> Target:
 
 
 def _nearest(name: object) -> str:
-    """The chip that is meant by a name that none has: of NVIDIA's the last one up to its number, else the most alike."""
+    """The chip nearest to a name that none has: of NVIDIA's the last one up to its number, else the most alike."""
     text = str(name) if isinstance(name, str) else ""
     numbered = re.fullmatch(r"sm_(\d+)(\d)[af]?", text)
     if numbered:

@@ -1,4 +1,4 @@
-"""The components of such a matmul: copies that threads or a copy engine make, who meets, a warp's matrix instruction."""
+"""The components of such a matmul: copies by threads or the copy engine, who meets, a warp's matrix instruction."""
 
 from __future__ import annotations
 
