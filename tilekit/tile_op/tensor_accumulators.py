@@ -62,7 +62,7 @@ class TensorAccumulators:
         epilogue: Role,
         whole: bool = False,
     ) -> None:
-        self.rounds = op.sums is S32 and not whole
+        self.rounds = getattr(op, "sums", F32) is S32 and not whole
         self.layout: AccumulatorLayout = op.layout
         self.stages = stages
         self.memory = memory
