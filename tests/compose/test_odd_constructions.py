@@ -97,7 +97,14 @@ def _memory(m: Bench) -> dict[str, Any]:
 
 def _tensor(m: Bench) -> dict[str, Any]:
     op = tk.Tcgen05(m.a, m.b, group=1)
-    return {"memory": tk.TensorMemory(m.w, **_memory(m)), "op": op, "stages": 2, "mma": ONE, "epilogue": MMA, "whole": False}
+    return {
+        "memory": tk.TensorMemory(m.w, **_memory(m)),
+        "op": op,
+        "stages": 2,
+        "mma": ONE,
+        "epilogue": MMA,
+        "whole": False,
+    }
 
 
 def _claimed(m: Bench) -> dict[str, Any]:

@@ -86,8 +86,8 @@ class Case:
         )
 
 
-def run(case: Case, chip: str, random: np.random.Generator) -> None:
-    """Compute it on the emulator; powers of two scale sums that bf16 holds, so that nothing is rounded twice."""
+def run(case: Case, chip: str, random: np.random.Generator, place: str | None = None) -> None:
+    """Compute it on the emulator, or in another `place`; powers of two scale sums that bf16 holds, so that nothing is rounded twice."""
     batch = (case.batches,) if case.batches else ()
     a, b = random_bytes(random, *batch, case.m, case.k), random_bytes(random, *batch, case.k, case.n)
     if case.out != "s32":
@@ -110,7 +110,7 @@ def run(case: Case, chip: str, random: np.random.Generator) -> None:
         given["activation"] = case.activation
         expected = np.maximum(expected, 0)
     operands = laid(a, case.majors[0], case.pad), laid(b.swapaxes(-1, -2), case.majors[1], case.pad).swapaxes(-1, -2)
-    given |= {"target": chip, "out_dtype": case.out}
+    given |= {"target": place or chip, "out_dtype": case.out}
     if case.split > 1:
         spec = tilekit.kernel_for(*operands, **given).spec
         extents = {"m": case.m, "n": case.n, "k": case.k, "batches": case.batches or 1}
@@ -133,6 +133,14 @@ def test_further_random_products(chip: str, seed: int) -> None:
     """The same, more of them."""
     random = np.random.default_rng([seed, CHIPS.index(chip)])
     run(Case.random(random, chip), chip, random)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(30))
+def test_random_products_on_a_gpu(seed: int) -> None:
+    """The same on the device, shares among them."""
+    random = np.random.default_rng([seed, 99])
+    run(Case.random(random, "sm_90a"), "sm_90a", random, "cuda")
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_100a", "gfx950"])
