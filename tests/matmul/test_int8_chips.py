@@ -87,7 +87,10 @@ class Case:
 
 
 def run(case: Case, chip: str, random: np.random.Generator, place: str | None = None) -> None:
-    """Compute it on the emulator, or in another `place`; powers of two scale sums that bf16 holds, so that nothing is rounded twice."""
+    """Compute it on the emulator, or in another `place`.
+
+    Powers of two scale sums that bf16 holds, so that nothing is rounded twice.
+    """
     batch = (case.batches,) if case.batches else ()
     a, b = random_bytes(random, *batch, case.m, case.k), random_bytes(random, *batch, case.k, case.n)
     if case.out != "s32":
