@@ -86,8 +86,9 @@ def matmul(
     a, b
         Matrices (M, K) and (K, N), or batches (B, M, K) and (B, K, N) of which one may have B = 1: CuPy, torch or
         NumPy arrays (bf16 and fp8 through ml_dtypes), or anything with DLPack or ``__cuda_array_interface__``. Both
-        bf16, both f16, any of e4m3 and e5m2, or both f32 with `precision`. Either of the last two dimensions may be the
-        contiguous one (``.T`` costs nothing); f32, and on sm_90a fp8 and int8, need K contiguous.
+        bf16, both f16, both int8, any of e4m3 and e5m2, or both f32 with `precision`. Either of the last two dimensions
+        may be the contiguous one (``.T`` costs nothing); f32, and on sm_80 to sm_90a and sm_120a fp8 and int8, need K
+        contiguous.
     out
         Where to write; made new, in the library of `a`, if None.
     bias
@@ -232,7 +233,8 @@ def grouped_matmul(
     Parameters
     ----------
     a
-        With `ends`: (M, K), the groups' rows behind each other. With `counts`: (G, R, K), up to R rows a group.
+        With `ends`: (M, K), the groups' rows behind each other. With `counts`: (G, R, K), up to R rows a group. Rows of
+        K are contiguous; but with `counts`, where R elements are multiples of 16 bytes, and on AMD chips, M may be.
     b
         (G, K, N), a matrix a group. Either of the last two dimensions may be contiguous.
     ends
@@ -249,7 +251,7 @@ def grouped_matmul(
         A Python function that `tilekit.epilogue` marks, called with its operands: columns, (N,) or of each group (G, 1,
         N), numbers, and a matrix like the result.
     activation, out_dtype, stream, config, target
-        As for `tilekit.matmul`.
+        As for `tilekit.matmul`; there are no 8-bit outputs.
 
     Raises
     ------

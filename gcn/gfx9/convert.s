@@ -9,6 +9,15 @@
 //! see       CDNA4 ISA, V_MOV_B32
 v_mov_b32 ${result}, ${whole}
 
+//! fragment  bits_s32
+//! about     The 32 bits of a register of an f32 as a whole number.
+//! in        bits   f32
+//! out       whole  s32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_MOV_B32
+v_mov_b32 ${whole}, ${bits}
+
 //! fragment  float_s32
 //! about     A whole number as f32, rounded to the nearest, half to even.
 //! in        whole   s32
@@ -138,6 +147,18 @@ s_mov_b32 ${select}, 0x05040100
 v_perm_b32 ${low}, ${second}, ${first}, ${select}
 s_mov_b32 ${select}, 0x07060302
 v_perm_b32 ${high}, ${second}, ${first}, ${select}
+
+//! fragment  join_bytes
+//! about     Two pairs of bytes as one word; `first` is the lower.
+//! in        first   b16
+//! in        second  b16
+//! out       word    b32
+//! temp      select  u32  scalar
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_PERM_B32: bytes 0 to 3 of the second source, 4 to 7 of the first
+s_mov_b32 ${select}, 0x05040100
+v_perm_b32 ${word}, ${second}, ${first}, ${select}
 
 //! fragment  float_u32
 //! about     A whole number as f32, rounded to the nearest, half to even.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -231,6 +232,19 @@ def test_a_right_answer_is_right_and_a_swapped_element_is_not(dtype: Any, out_dt
         assert not workload.accuracy(operands, spoil(out)).right
     out[row, column] = np.nan
     assert not workload.accuracy(operands, out).right
+
+
+def test_small_elements_of_8bit_floats() -> None:
+    """What is rounded below the normal numbers is right by half a step there, and wrong by a whole one."""
+    workload = MatmulWorkload(100, 64, 128, out_dtype=E4M3)
+    operands = workload.operands(0)
+    exact = operands.a.astype(np.float64) @ operands.b.astype(np.float64)
+    small = np.abs(exact) < 2.0**-6
+    assert small.any()
+    rounded = exact.astype(ml_dtypes.float8_e4m3fn)
+    assert workload.accuracy(operands, rounded).right
+    rounded[small] = (rounded[small].astype(np.float64) + 2.0**-9).astype(rounded.dtype)
+    assert not workload.accuracy(operands, rounded).right
 
 
 def test_every_types_limit_is_above_its_rounding() -> None:

@@ -97,7 +97,14 @@ def _memory(m: Bench) -> dict[str, Any]:
 
 def _tensor(m: Bench) -> dict[str, Any]:
     op = tk.Tcgen05(m.a, m.b, group=1)
-    return {"memory": tk.TensorMemory(m.w, **_memory(m)), "op": op, "stages": 2, "mma": ONE, "epilogue": MMA}
+    return {
+        "memory": tk.TensorMemory(m.w, **_memory(m)),
+        "op": op,
+        "stages": 2,
+        "mma": ONE,
+        "epilogue": MMA,
+        "whole": False,
+    }
 
 
 def _claimed(m: Bench) -> dict[str, Any]:
@@ -218,7 +225,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "RowSums": lambda m: {"name": "sums", "layout": m.layout, "raster": m.raster, "combine": "max"},
     "StagedEpilogue": _store,
     "SourceRing": _source,
-    "SplitKReduction": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1},
+    "SplitKReduction": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1, "shares": "f32"},
     "Fixup": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1},
     "PingPong": lambda m: {"role": TURNS, "first_barrier": 3},
     "WarpPlan": lambda m: {"target": m.w.target, "roles": (LOAD, MMA)},
@@ -238,7 +245,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "RegisterAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1), "whole": False},
     "PromotedAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1), "whole": False},
     "DirectEpilogue": _direct,
-    "DsmemReduction": lambda m: {"layout": m.layout, "role": MMA, "cluster": m.cluster},
+    "DsmemReduction": lambda m: {"layout": m.layout, "role": MMA, "cluster": m.cluster, "shares": "f32"},
     "Tcgen05": lambda m: {"a": m.a, "b": m.b, "group": 1},
     "TensorMemory": _memory,
     "TensorAccumulators": _tensor,

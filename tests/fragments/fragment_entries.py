@@ -19,14 +19,18 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.runtime.ptxas_log import diagnostics
 from tilekit.runtime.toolchain import find_ptxas
-from tilekit.targets import CHIPS, SM_90A, SM_100A
+from tilekit.targets import CHIPS, SM_90A, SM_100A, SM_120A
 
-TARGETS = ("sm_80", "sm_90a", "sm_100a")
+TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
+
+LACKING_ON_SM_120A = {"clusters", "cluster_launch_control", "tensor_memory"}
+"""What earlier chips have, and RTX 50 has not, or has no use of here."""
 
 CHIPS_BY_NAME = {
     **CHIPS,
     "sm_90": replace(SM_90A, name="sm_90", architectures=("sm_80", "sm_86", "sm_89", "sm_90")),
     "sm_100": replace(SM_100A, name="sm_100", architectures=("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")),
+    "sm_120": replace(SM_120A, name="sm_120", architectures=("sm_80", "sm_86", "sm_89", "sm_90", "sm_120")),
 }
 """Also the chips without what is one generation's alone."""
 
@@ -43,7 +47,12 @@ def claimed_targets(fragment: Fragment) -> list[str]:
     if fragment.target.endswith("a"):
         return [fragment.target]
     number = int(fragment.target.removeprefix("sm_"))
-    return [t for t in TARGETS if int(re.sub(r"\D", "", t)) >= number]
+    return [
+        t
+        for t in TARGETS
+        if int(re.sub(r"\D", "", t)) >= number
+        and not (t == "sm_120a" and (number == 100 or fragment.needs & LACKING_ON_SM_120A))
+    ]
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,13 @@ def _widens_bytes(chip: str) -> None:
 
 
 @check("convert.unpack", "convert.widen_bf16", "convert.widen_f16", "convert.narrow_u16", "convert.low_word",
-       "convert.widen_s8x4", "convert.interleave", "convert.bits_f32", "convert.float_s32")  # fmt: skip
+       "convert.widen_s8x4", "convert.interleave", "convert.bits_f32", "convert.bits_s32", "convert.float_s32",
+       "convert.join_bytes")  # fmt: skip
 def _converts(chip: str) -> None:
     same(run(chip, "convert", "bits_f32", whole=WORDS.view(np.int32)).only, WORDS.view(np.float32))
+    same(run(chip, "convert", "bits_s32", bits=WORDS.view(np.float32)).only, WORDS)
+    halves = {name: (words & 0xFFFF).astype(np.uint16) for name, words in (("first", WORDS), ("second", OTHERS))}
+    same(run(chip, "convert", "join_bytes", **halves).only, WORDS & 0xFFFF | OTHERS << np.uint32(16))
     same(run(chip, "convert", "float_s32", whole=WORDS.view(np.int32)).only, WORDS.view(np.int32).astype(np.float32))
     found = run(chip, "convert", "unpack", packed=WORDS).outputs
     same(found["low"], WORDS & 0xFFFF)

@@ -180,16 +180,19 @@ def test_functions_of_python_epilogues() -> None:
 
 
 def test_whole_numbers_as_floats() -> None:
-    """`float_s32` is a whole number's nearest f32, and `bits_f32` keeps its bits."""
+    """`float_s32` is a whole number's nearest f32, and `bits_f32` keeps its bits, which `bits_s32` takes back."""
     whole = np.linspace(-(2**31), 2**31 - 1, LANES).astype(np.int32)
-    out = np.zeros((2, LANES), np.float32)
+    out = np.zeros((3, LANES), np.float32)
     k = SmallKernel(pointers=2)
     value = k.load(0, k.thread, U32).retyped(S32)
+    back = k.w.isa.convert.bits_s32(bits=k.w.isa.convert.bits_f32(whole=value))
+    k.store(1, k.thread + 2 * LANES, k.w.isa.convert.float_s32(whole=back + 1))
     k.store(1, k.thread, k.w.isa.convert.float_s32(whole=value))
     k.store(1, k.thread + LANES, k.w.isa.convert.bits_f32(whole=value))
     k.run(whole, out)
     np.testing.assert_array_equal(out[0], whole.astype(np.float32))
     np.testing.assert_array_equal(out[1].view(np.int32), whole)
+    np.testing.assert_array_equal(out[2], (whole + np.int32(1)).astype(np.float32))
 
 
 def test_float_u32_rounds_to_nearest() -> None:
@@ -312,3 +315,14 @@ def test_shuffle_xor_exchanges_lanes(mask: int) -> None:
     k.store(1, k.thread, k.w.ptx.warp.shuffle_xor_f32(value=k.load(0, k.thread), mask=mask))
     k.run(values, out)
     np.testing.assert_array_equal(out, values[np.arange(64) ^ mask])
+
+
+def test_pairs_of_bytes_as_a_word() -> None:
+    """`join_bytes` puts the first pair below the second."""
+    words = np.arange(LANES, dtype=np.uint32) * 0x01020304 + 0xF00D0B5
+    out = np.zeros(LANES, np.uint32)
+    k = SmallKernel(pointers=2)
+    low, high = k.w.ptx.convert.unpack(packed=k.load(0, k.thread, U32).retyped(B32))
+    k.store(1, k.thread, k.w.isa.convert.join_bytes(first=high, second=low))
+    k.run(words, out)
+    np.testing.assert_array_equal(out, words >> np.uint32(16) | words << np.uint32(16))

@@ -257,7 +257,9 @@ def test_types_that_are_not_there(chip: Target) -> None:
             tilekit.matmul(array, array, target=chip.name)
     with pytest.raises(ArgumentError, match=r"e4m3fnuz and b is e4m3: tensor cores multiply.*TK-MM-001"):
         tilekit.compile(MatmulSpec(E4M3FNUZ, E4M3), chip.name)
-    with pytest.raises(ArgumentError, match=r"bf16 by bf16, f16 by f16, or .*; nearest: both bf16.*TK-MM-001"):
+    with pytest.raises(
+        ArgumentError, match=r"bf16 by bf16, f16 by f16, s8 by s8, or .*; nearest: both bf16.*TK-MM-001"
+    ):
         tilekit.compile(MatmulSpec(F32, F32, precision="tf32"), chip.name)
     with pytest.raises(ArgumentError, match=r"out_dtype=e4m3: .* writes bf16, f16 or f32.*TK-MM-002"):
         tilekit.compile(MatmulSpec(out_dtype=E4M3), chip.name)

@@ -15,6 +15,8 @@ from tilekit.cli import options
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import having, platform, platforms
 from tilekit.targets import DEFAULT, SM_90A, TARGETS
+from tilekit.targets import chip as chip_named
+from tilekit.targets import target as target_named
 
 ROOT = Path(tilekit.__file__).parent
 
@@ -106,6 +108,18 @@ def test_every_chip_brings_its_part() -> None:
 def test_commands_have_the_default_chip() -> None:
     """What `--target` is where it is not given is what a call without a target is built for."""
     assert DEFAULT.name == options.DEFAULT_TARGET
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("sm_87", "sm_86"), ("sm_75", "sm_80"), ("sm_90", "sm_90a"), ("sm_103a", "sm_100a"), ("sm_121a", "sm_120a"),
+     ("gfx941", "gfx942"), ("hopper", "sm_90a")],
+)  # fmt: skip
+def test_a_name_between_the_chips(name: str, nearest: str) -> None:
+    """The nearest chip is named: of NVIDIA's the last one up to its number."""
+    for find in (target_named, chip_named):
+        with pytest.raises(ArgumentError, match=rf"'{name}' is not a .*; nearest: {nearest} \[TK-TARGET-001\]"):
+            find(name)
 
 
 def test_a_chip_without_a_matmul() -> None:

@@ -360,7 +360,7 @@ def test_what_does_not_go_with_copies() -> None:
         MatmulSpec(functions=tilekit.ElementwiseSpec(residual=BF16), b_load=2)
     assert caught.value.code == "TK-MM-025"
     with pytest.raises(ArgumentError, match="a_load=2") as caught:
-        MatmulSpec(groups="ends", a_load=2)
+        tilekit.compile(MatmulSpec(groups="ends", a_load=2))
     assert caught.value.code == "TK-MM-022"
     with pytest.raises(ArgumentError, match="b has an address") as caught:
         tilekit.compile(MatmulSpec(b_load=4), "sm_100a")

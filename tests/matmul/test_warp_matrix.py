@@ -131,6 +131,34 @@ def test_majors(majors: tuple[str, str], dtype: str) -> None:
     run(Case(65, 33, 130, dtype, "float32", majors), "sm_80", 2, here)
 
 
+@pytest.mark.parametrize("chip", ["sm_89", "sm_120a"])
+@pytest.mark.parametrize("out", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("shape", [(70, 80, 96), (33, 45, 50)], ids=str)
+def test_8bit_floats_out(chip: str, out: str, shape: tuple[int, int, int]) -> None:
+    """Rounded to nearest even, the largest number where a sum is larger; eight, two and single bytes are stored.
+
+    With scales of rows a thread has two neighbours; rows that begin anywhere are stored byte by byte.
+    """
+    m, n, k = shape
+    random = np.random.default_rng(3)
+    dtype = np.dtype(getattr(ml_dtypes, out))
+    most = float(ml_dtypes.finfo(dtype).max)
+    a, b = (random.integers(-9, 10, extents).astype(ml_dtypes.float8_e4m3fn) for extents in ((m, k), (n, k)))
+    a[:2] = 448
+    b[:3] = 448
+    exact = a.astype(np.float32) @ b.astype(np.float32).T
+    assert (np.abs(exact) > most).any() or out == "float8_e5m2"
+    storage = np.full(m * n + 2 * CANARY, np.nan, np.float32).astype(dtype)
+    d = storage[CANARY : CANARY + m * n].reshape(m, n)
+    config = replace(platform(target(chip)).config(), tile=(64, 64), grid=(2, 2))
+    for scales in ({}, {"scale_a": np.full(m, 0.5, np.float32)}):
+        tilekit.matmul(a, b.T, out=d, target=chip, config=config, **scales)
+        wanted = np.clip(exact * (0.5 if scales else 1), -most, most).astype(dtype)
+        np.testing.assert_array_equal(d.view(np.uint8), wanted.view(np.uint8))
+        assert np.isnan(storage[:CANARY].astype(np.float32)).all()
+        assert np.isnan(storage[-CANARY:].astype(np.float32)).all()
+
+
 def test_position_coded() -> None:
     """Each row of A names itself and each column of B: no element is another's."""
     m, n, k = 144, 136, 64
@@ -173,8 +201,8 @@ def test_what_a_chip_lacks() -> None:
     with pytest.raises(ArgumentError, match=r"sm_80 has no matrix instruction of 8-bit floats.*TK-MM-001"):
         tilekit.matmul(a, a.T, target="sm_80", out_dtype="bf16")
     half = np.zeros((16, 32), np.float16)
-    with pytest.raises(ArgumentError, match=r"writes bf16, f16 or f32.*TK-MM-002"):
-        tilekit.matmul(half, half.T, target="sm_89", out_dtype="e4m3")
+    with pytest.raises(ArgumentError, match=r"sm_86 has no 8-bit floats.*write bf16, f16 or f32.*TK-MM-002"):
+        tilekit.matmul(half, half.T, target="sm_86", out_dtype="e4m3")
     kind = platform(target("sm_80")).config
     with pytest.raises(ConfigError, match="grid"):
         tilekit.matmul(half, half.T, target="sm_80", config=replace(kind(), grid=(3, 1)))

@@ -22,21 +22,24 @@ Kernel = Annotated[
 Dtype = Annotated[
     str,
     typer.Option(
-        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; tf32 "
-        "for f32 operands of which tensor cores read 10 bits of mantissa."
+        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; "
+        "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa."
     ),
 ]
 FamilyDtype = Annotated[
     str | None,
     typer.Option(
-        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; tf32 "
-        "for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or nvfp4. "
-        "Default: bf16, mxfp8."
+        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; "
+        "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or "
+        "nvfp4. Default: bf16, mxfp8."
     ),
 ]
 OutDtype = Annotated[
     str | None,
-    typer.Option(help="Result type: bf16, f16, f32, e4m3, e5m2. Default: the operands', bf16 for 8-bit ones."),
+    typer.Option(
+        help="Result type: bf16, f16, f32, e4m3, e5m2; of int8 int32, bf16, f16 or f32. Default: the operands', bf16 "
+        "for 8-bit floats, int32 for int8."
+    ),
 ]
 AMajor = Annotated[str, typer.Option(help="Contiguous dimension of A: k, or mn for a transposed A.")]
 BMajor = Annotated[str, typer.Option(help="Contiguous dimension of B: k (an (N, K) array transposed), or mn.")]
@@ -84,8 +87,8 @@ DriverName = Annotated[
     str | None,
     typer.Option(
         "--driver",
-        help="Role loops on AMD's chips: warp_specialized, or all waves load and multiply, ping_pong or interleaved. "
-        "Default: chosen.",
+        help="Role loops. On AMD's chips: warp_specialized, or all waves load and multiply, ping_pong or interleaved; "
+        "on sm_80 to sm_89 multistage, on sm_120a also warp_specialized. Default: chosen.",
     ),
 ]
 Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]

@@ -261,7 +261,7 @@ def _tcgen05(p: Parts) -> tuple[Any, Any]:
         cluster=p.cluster,
         barrier=NAMED_BARRIERS,
     )
-    return op, TensorAccumulators(p.w, memory, op, stages=2, mma=mma, epilogue=epilogue)
+    return op, TensorAccumulators(p.w, memory, op, stages=2, mma=mma, epilogue=epilogue, whole=p.out is S32)
 
 
 OPS = (

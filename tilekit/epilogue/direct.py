@@ -73,7 +73,7 @@ class DirectEpilogue:
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         self._layout = layout
         self._wide = min(layout.fragment.neighbours, MOST_AT_ONCE // out.bytes)
-        rows_kind = _AsWideRows if wide and out.bits >= 16 else _AsRows
+        rows_kind = _AsWideRows if wide else _AsRows
         self._kind: type[_AsRows | _AsColumns] = _AsColumns if transposed else rows_kind
         self._functions = functions
         self._out = out

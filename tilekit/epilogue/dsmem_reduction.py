@@ -18,6 +18,7 @@ from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
+from tilekit.epilogue.shares import ShareKind, add_shares, finished_sum
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.tile import Tile
@@ -44,12 +45,17 @@ class DsmemReduction:
         The role that runs the epilogue.
     cluster
         This CTA's place in its cluster.
+    shares
+        As of a `SplitKReduction`.
     """
 
-    def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: Cluster) -> None:
+    def __init__(
+        self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: Cluster, shares: ShareKind = "f32"
+    ) -> None:
         require_warpgroups("DsmemReduction", "role", role, layout.waves)
         self.warpgroups = len(role.warps) // layout.waves
         self.cluster = cluster
+        self.shares = shares
         self.adders = self.adders_of(layout, cluster.k)
         self.layout = self.part_of(layout, cluster.k)
         parts, full, empty = self.declared(layout, ctas=cluster.k, warpgroups=self.warpgroups)
@@ -150,10 +156,10 @@ class BoundDsmemReduction:
             w.isa.memory.load_shared_b32x4(address=(self._slots + (rank * s.slot_bytes + offset)).retyped(SMEM))
             for rank in range(s.cluster.k)
         ]
-        sums = [value.retyped(F32) for value in quads[0]]
+        sums = [value if s.shares != "f32" else value.retyped(F32) for value in quads[0]]
         for quad in quads[1:]:
-            sums = [before + value.retyped(F32) for before, value in zip(sums, quad, strict=True)]
-        return RegisterTile(sums)
+            sums = [add_shares(w, s.shares, before, value) for before, value in zip(sums, quad, strict=True)]
+        return RegisterTile([finished_sum(w, s.shares, total) for total in sums])
 
     def release(self, w: Writer) -> None:
         """Let every CTA send again; one arrival a warp in each."""

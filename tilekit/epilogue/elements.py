@@ -28,9 +28,17 @@ def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, vali
 
 
 def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
-    """Round f32 to `dtype`, of 16 or 32 bits, and store them together if `valid`: 4, 8 or 16 bytes, aligned as all."""
+    """Round f32 to `dtype` and store them together if `valid`: 2, 4, 8 or 16 bytes, aligned as all."""
     if dtype.bits == 32:
         words = [value.retyped(B32) for value in values]
+    elif dtype.bits == 8:
+        pack = w.isa.convert.pack_e4m3 if dtype == E4M3 else w.isa.convert.pack_e5m2
+        pairs = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
+        if len(pairs) == 1:
+            w.isa.memory.store_global_b16(address=address, value=pairs[0], valid=valid)
+            return
+        join = w.isa.convert.join_bytes
+        words = [join(first=one, second=two) for one, two in zip(pairs[::2], pairs[1::2], strict=True)]
     else:
         pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
         words = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]

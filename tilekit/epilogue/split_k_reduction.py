@@ -12,6 +12,7 @@ from tilekit.assembly.fit import Barrier, Count, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
+from tilekit.epilogue.shares import ShareKind, finished_sum
 from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace, add_kept, foreign_share
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import SplitShare, Tile
@@ -29,10 +30,22 @@ class SplitKReduction:
     ----------
     w, layout, warpgroups, first_barrier
         Of the `Workspace`.
+    shares
+        ``"f32"``, as accumulators mostly are; ``"whole"`` for whole numbers, of which the accumulators hand on the bits
+        in place of an f32's, and the sum is handed on so, too; ``"rounded"`` where the sum is handed on as an f32.
     """
 
-    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: Count, first_barrier: Barrier) -> None:
-        self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
+    def __init__(
+        self,
+        w: Writer,
+        layout: AccumulatorLayout,
+        *,
+        warpgroups: Count,
+        first_barrier: Barrier,
+        shares: ShareKind = "f32",
+    ) -> None:
+        self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier, kind=shares)
+        self.shares = shares
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: the allocation of the counters zeroes them."""
@@ -43,14 +56,15 @@ class SplitKReduction:
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundSplitKReduction:
         """Prepare a thread's addresses; once a role."""
-        return BoundSplitKReduction(self._workspace, group)
+        return BoundSplitKReduction(self._workspace, group, self.shares)
 
 
 class BoundSplitKReduction:
     """A `SplitKReduction` in a role."""
 
-    def __init__(self, workspace: Workspace, group: Warpgroup) -> None:
+    def __init__(self, workspace: Workspace, group: Warpgroup, shares: ShareKind) -> None:
         self._workspace = workspace.bind(group)
+        self._shares = shares
 
     def add(
         self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
@@ -65,16 +79,19 @@ class BoundSplitKReduction:
             with w.when(workspace.thread < share.others):
                 workspace.slot(w, share.before(workspace.thread)).await_kept(w)
             workspace.meet(w)
-            store(_Total(workspace, share, accumulators), tile)
+            store(_Total(workspace, share, accumulators, self._shares), tile)
 
 
 class _Total:
     """Accumulators to which the shares before are added as they are read."""
 
-    def __init__(self, workspace: BoundWorkspace, share: SplitShare, accumulators: AccumulatorTile) -> None:
+    def __init__(
+        self, workspace: BoundWorkspace, share: SplitShare, accumulators: AccumulatorTile, kind: ShareKind
+    ) -> None:
         self.layout = accumulators.layout
         self._workspace = workspace
         self._share = share
+        self._kind = kind
         self._accumulators = accumulators
         self._held = self.layout.blocks * self.layout.rows * self.layout.columns // self.layout.threads
 
@@ -83,18 +100,24 @@ class _Total:
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
         """Return the sum of all shares."""
-        fragments, others = self._accumulators.read(w, block, left, columns), self._share.others
+        fragments = self._accumulators.read(w, block, left, columns)
+        self._add_others(w, fragments, block, left)
+        if self._kind == "f32":
+            return fragments
+        return [RegisterTile([finished_sum(w, self._kind, total) for total in registers]) for registers in fragments]
+
+    def _add_others(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> None:
+        others = self._share.others
         if self._held > PAIRED_ACCUMULATORS:
             for other in w.range(others, name="other"):
                 self._slot(w, other).add_to(w, fragments, block, left)
-            return fragments
+            return
         odd = others & 1
         with w.when(odd == 1):
             self._slot(w, w.constant(U32, 0)).add_to(w, fragments, block, left)
         for pair in w.range(others >> 1, name="pair"):
             first = pair * 2 + odd
             add_kept(w, [self._slot(w, first), self._slot(w, first + 1)], fragments, block, left)
-        return fragments
 
     def done(self, w: Writer) -> None:
         self._accumulators.done(w)

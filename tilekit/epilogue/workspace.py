@@ -14,6 +14,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
+from tilekit.epilogue.shares import ShareKind, add_shares
 from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, AccumulatorTile, Warpgroup
 
 COLUMNS_AT_ONCE = 64
@@ -33,7 +34,7 @@ def foreign_share(reduction: str, share: object, nearest: str) -> TraceError:
 
 
 class Workspace:
-    """Slots for CTA tiles of f32, each with a counter a warpgroup.
+    """Slots for CTA tiles of 32-bit sums, each with a counter a warpgroup.
 
     Parameters
     ----------
@@ -46,10 +47,15 @@ class Workspace:
         Warpgroups that share a tile.
     first_barrier
         Named barrier of the first warpgroup that runs the epilogue; each has its own. One of a single warp needs none.
+    kind
+        What is kept.
     """
 
-    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
+    def __init__(
+        self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int, kind: ShareKind = "f32"
+    ) -> None:
         self.layout = layout
+        self.kind = kind
         self.warpgroups = warpgroups
         self.first_barrier = first_barrier
         if layout.waves > 1:
@@ -88,7 +94,7 @@ class BoundWorkspace:
         counter = (s.counters + w.widen_multiply(place, 4)).retyped(GMEM)
         floats = layout.blocks * layout.rows * layout.columns
         start = s.address + w.widen_multiply(place, 4 * floats) + w.widen_multiply(self._group.thread, 16)
-        return Slot(layout, counter, start.retyped(GMEM))
+        return Slot(layout, counter, start.retyped(GMEM), s.kind)
 
     def meet(self, w: Writer) -> None:
         """Wait for the warpgroup."""
@@ -120,11 +126,14 @@ class Slot:
         Address of the counter.
     start
         Address of the thread's first elements.
+    kind
+        What is kept.
     """
 
     layout: AccumulatorLayout
     counter: Value
     start: Value
+    kind: ShareKind
 
     def keep(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> None:
         """Write the registers of columns of a block, from `left` on."""
@@ -167,7 +176,7 @@ class Slot:
             for address, four in self._quads(registers, block, index, left):
                 kept = w.isa.memory.load_global_f32x4(address=address)
                 for register, value in zip(four, kept, strict=True):
-                    register.assign(register + value)
+                    register.assign(add_shares(w, self.kind, register, value))
 
     def _quads(self, registers: RegisterTile, block: int, fragment: int, left: int) -> list[tuple[Value, RegisterTile]]:
         """A fragment's registers by fours, and where the thread keeps them."""
@@ -181,7 +190,7 @@ class Slot:
 
 def add_kept(w: Writer, slots: Sequence[Slot], fragments: list[RegisterTile], block: int, left: int) -> None:
     """Add what is kept in slots to registers of columns of a block, in order; all are on their way at once."""
-    loaded = [slot.load(w, fragments, block, left) for slot in slots]
-    for kept in loaded:
+    loaded = [(slot.kind, slot.load(w, fragments, block, left)) for slot in slots]
+    for kind, kept in loaded:
         for register, value in zip(chain.from_iterable(fragments), kept, strict=True):
-            register.assign(register + value)
+            register.assign(add_shares(w, kind, register, value))

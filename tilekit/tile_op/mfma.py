@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import B32, SMEM
+from tilekit.assembly.types import B32, F32, S32, SMEM, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulator_fragments import AccumulatorFragment
@@ -57,7 +57,7 @@ NARROW: Final = {"e4m3": "fp8", "e5m2": "bf8", "e4m3fnuz": "fp8", "e5m2fnuz": "b
 
 Kinds: TypeAlias = tuple[tuple[str, ...], ...]
 
-KINDS: Final = (("bf16",), ("f16",), ("e4m3", "e5m2"), ("e4m3fnuz", "e5m2fnuz"))
+KINDS: Final = (("bf16",), ("f16",), ("e4m3", "e5m2"), ("e4m3fnuz", "e5m2fnuz"), ("s8",))
 """Element types, those that one instruction takes together."""
 
 
@@ -227,6 +227,11 @@ class Mfma:
         return self.across.own * self.pieces
 
     @property
+    def sums(self) -> RegisterType:
+        """The type of an accumulator."""
+        return S32 if self.a.dtype.name == "s8" else F32
+
+    @property
     def slices(self) -> int:
         """Reads of a lane along a stage's K."""
         return self.a.k * self.a.bits // (8 * SLICE_BYTES)
@@ -333,9 +338,13 @@ class BoundMfma:
         if self.reads == 2:
             formats = {f"{side}_format": FORMATS[name] for side, name in zip("ab", names, strict=True)}
             return [partial(mfma.f32_16x16x128, sums=sums, a=a, b=b, **formats)]
+        halves = slice(0, 2), slice(2, 4)
+        if names[0] == "s8":
+            if w.target.has("deep_matrix"):
+                return [partial(mfma.s32_16x16x64, sums=sums, a=a, b=b)]
+            return [partial(mfma.s32_16x16x32, sums=sums, a=a[half], b=b[half]) for half in halves]
         if names[0] not in NARROW and w.target.has("deep_matrix"):
             return [partial(mfma.f32_16x16x32, sums=sums, a=a, b=b, type=names[0])]
-        halves = slice(0, 2), slice(2, 4)
         if names[0] in NARROW:
             types = {f"{side}_type": NARROW[name] for side, name in zip("ab", names, strict=True)}
             return [partial(mfma.f32_16x16x32_fp8, sums=sums, a=a[half], b=b[half], **types) for half in halves]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tilekit.assembly.fit import Whole, component, require_whole
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import U32
+from tilekit.assembly.types import F32, S32, U32, RegisterType
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part
@@ -22,16 +22,22 @@ LANES = 128
 MAX_COLUMNS = 256
 """The largest N of an instruction (PTX ISA, tcgen05.mma, Shape table)."""
 
-_KINDS = {"f16": "f16", "bf16": "f16", "f32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4"}
-_FORMATS = {"f16": 0, "bf16": 1, "f32": 2, "e4m3": 0, "e5m2": 1}
-KINDS = (("bf16",), ("f16",), ("f32",), ("e4m3", "e5m2"))
+_KINDS = {"f16": "f16", "bf16": "f16", "f32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8"}
+_FORMATS = {"f16": 0, "bf16": 1, "f32": 2, "e4m3": 0, "e5m2": 1, "s8": 1}
+_SUMS = {F32: 1, S32: 2}
+KINDS = (("bf16",), ("f16",), ("f32",), ("e4m3", "e5m2"), ("s8",))
 """Element types, those that one instruction takes together; f32 is read as tf32."""
 
 
+def sums_of(a: OperandTile) -> RegisterType:
+    """The type of an accumulator."""
+    return S32 if a.dtype.name == "s8" else F32
+
+
 def instruction_descriptor(a: OperandTile, b: OperandTile, *, m: int, n: int) -> int:
-    """Encode shape, types and majors (PTX ISA, tcgen05.mma, Instruction descriptor); accumulators are f32."""
+    """Encode shape, types and majors (PTX ISA, tcgen05.mma, Instruction descriptor); sums of s8 wrap."""
     return (
-        1 << 4
+        _SUMS[sums_of(a)] << 4
         | _FORMATS[a.dtype.name] << 7
         | _FORMATS[b.dtype.name] << 10
         | int(a.major == "mn") << 15
@@ -74,7 +80,7 @@ class Tcgen05:
     def __init__(self, a: OperandTile, b: OperandTile, *, group: Annotated[int, Whole(1, 2)]) -> None:
         check_images("tcgen05.mma", a, b, self.kinds)
         require_whole("Tcgen05", "a.rows", a.rows, Whole(LANES // 2, LANES, LANES // 2))
-        step = 16 if group == 1 and a.rows == LANES else 8
+        step = 16 if (group == 1 and a.rows == LANES) or a.dtype.name == "s8" else 8
         require_whole("Tcgen05", "b.rows", b.rows, Whole(step, MAX_COLUMNS // group, step))
         self.kind = self.kind or _KINDS[a.dtype.name]
         self.a = a
@@ -96,6 +102,11 @@ class Tcgen05:
         if self.scale_columns:
             region = memory.claim("scales", columns=self.scale_columns, claimant=type(self).__name__)
             self.claimed = lambda w: region.at(memory.bind(w, role))
+
+    @property
+    def sums(self) -> RegisterType:
+        """The type of an accumulator."""
+        return sums_of(self.a)
 
     @property
     def layout(self) -> AccumulatorLayout:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
-from tilekit.assembly.types import DSMEM, F32, TMEM
+from tilekit.assembly.types import DSMEM, F32, S32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
@@ -44,13 +44,25 @@ class TensorAccumulators:
         Accumulators in flight.
     mma, epilogue
         The roles on either side.
+    whole
+        Whether sums of whole numbers are handed on as they are, their bits in place of an f32's; else they are rounded
+        to f32.
     """
 
     allocated = True
 
     def __init__(
-        self, w: Writer, memory: TensorMemory, op: Tcgen05, *, stages: Count, mma: Role, epilogue: Role
+        self,
+        w: Writer,
+        memory: TensorMemory,
+        op: Tcgen05,
+        *,
+        stages: Count,
+        mma: Role,
+        epilogue: Role,
+        whole: bool = False,
     ) -> None:
+        self.rounds = getattr(op, "sums", F32) is S32 and not whole
         self.layout: AccumulatorLayout = op.layout
         self.stages = stages
         self.memory = memory
@@ -165,7 +177,13 @@ class TensorConsumer:
                 )
             fragments.append(registers)
         w.ptx.tcgen05.wait_load()
-        return fragments
+        if not self._accumulators.rounds:
+            return fragments
+        convert = w.isa.convert
+        return [
+            RegisterTile([convert.float_s32(whole=convert.bits_s32(bits=value)) for value in registers])
+            for registers in fragments
+        ]
 
     def done(self, w: Writer) -> None:
         """Let the mma role overwrite the stage: one arrival a warp, with pairs on the leader's barrier."""

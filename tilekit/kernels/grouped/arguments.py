@@ -14,9 +14,13 @@ from tilekit.dtypes import S32
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type, settings
 from tilekit.kernels.matmul.arguments import CallKeywords
+from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import Groups, MatmulSpec
-from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, read_problem
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.kernels.resolve import resolve_target
+from tilekit.targets import Target
+from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.tma import TMA_ALIGNMENT
 
 
 class GroupedKeywords(CallKeywords, total=False):
@@ -61,8 +65,9 @@ class GroupedArguments(Arguments):
             require_same_place([("a", va), (kind, bounds)])
         target, device = resolve_target(va, given.get("target"))
         rows = _flat(va, "a")
+        group_rows = va.shape[1] if kind == "counts" else 0
         return cls.of(
-            _problem(rows, vb),
+            _problem(target, rows, vb, kind, group_rows),
             rows,
             vb,
             vo,
@@ -75,7 +80,7 @@ class GroupedArguments(Arguments):
             **settings(given),
             kind=kind,
             bounds=bounds,
-            group_rows=va.shape[1] if kind == "counts" else 0,
+            group_rows=group_rows,
         )
 
     @property
@@ -99,6 +104,9 @@ class GroupedArguments(Arguments):
             b_major=self.problem.b.major,
             functions=self.functions,
             groups=self.kind,
+            store=self.store,
+            a_load=self.problem.a.load,
+            b_load=self.problem.b.load,
         )
 
     @property
@@ -169,7 +177,14 @@ def _flat(view: ArrayView, name: str) -> ArrayView:
     return replace(view, shape=(groups * rows, inner), strides=view.strides[1:])
 
 
-def _problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
+def _problem(target: Target, a: ArrayView, b: ArrayView, kind: Groups, group_rows: int) -> MatmulProblem:
     """All rows times one matrix, whose operand B has a matrix a group."""
-    problem = read_problem(replace(a, shape=(1, *a.shape), strides=(0, *a.strides)), b)
-    return replace(problem, batches=1, batched=False)
+    problem = read_for(target, replace(a, shape=(1, *a.shape), strides=(0, *a.strides)), b)
+    first = problem.a
+    if first.major == "mn":
+        # Tiles begin where groups do: at any row, or at multiples of a group's.
+        start = a.dtype.bytes * (group_rows if kind == "counts" else 1)
+        if start % TMA_ALIGNMENT:
+            width = next(width for width in WIDTHS if start % width == 0)
+            first = replace(first, load=width if first.load == "tma" else min(width, first.load))
+    return replace(problem, a=first, batches=1, batched=False)

@@ -14,6 +14,7 @@ from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.family import build
 from tilekit.kernels.matmul.picker import pick
+from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.problem import MatmulProblem
 from tilekit.kernels.resolve import gpu_name
@@ -25,14 +26,21 @@ def select(
 ) -> Selection:
     """The kernel with the config that the caller gave, tuning found or the model picks."""
     problem, out, target = arguments.problem, arguments.out, arguments.target
-    for operand in (problem.a, problem.b):
+    by_threads = platform(target).components.COPIES_GROUPS
+    for operand in () if by_threads else (problem.a, problem.b):
+        if operand.load != "tma" and operand.name == "a" and operand.major == "mn":
+            raise ArgumentError(
+                f"a is contiguous along M, where groups begin at multiples of {operand.load} bytes; the copy engine of "
+                f"{target.name} needs multiples of 16: pass a with contiguous rows of K",
+                code="TK-GROUP-003",
+            )
         if operand.load != "tma":
             raise ArgumentError(
                 f"{operand.name}'s address and pitches (its rows are {operand.pitch} bytes apart) are multiples of "
                 f"{operand.load} bytes only; the copy engine needs multiples of 16: pad the rows, and pass a view",
                 code="TK-GROUP-003",
             )
-    if arguments.store == "direct":
+    if arguments.store == "direct" and not by_threads:
         raise ArgumentError(
             f"out, {out.dtype} of shape {out.shape}, cannot be written by the copy engine, which needs addresses, "
             "pitches and rows in multiples of 16 bytes; pad N, or pass an out of padded rows",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.dtypes import DType
+from tilekit.dtypes import S32, DType
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
 from tilekit.errors import ConfigError
 from tilekit.heuristics.rules import RuleBook
@@ -203,6 +203,10 @@ class KernelConfig(ABC):
         """The shared memory that the components declare."""
         return KernelMemory.of(self, spec)
 
+    def keeps_whole(self, spec: MatmulSpec) -> bool:
+        """Whether accumulators hand whole numbers on as they are: they are the result, or shares of it."""
+        return spec.whole and (spec.out_dtype == S32 or self.split_k > 1 or self.cluster_k > 1)
+
     def engine_bytes(self, spec: MatmulSpec) -> int:
         """Bytes that the copy engine brings to one input stage of a CTA."""
         copied = sum(plan.tile.bytes for plan in self.copy_plans(spec) if plan is not None)
@@ -228,7 +232,8 @@ class KernelConfig(ABC):
         chip = target_named(target) if isinstance(target, str) else target
         if chip.name != self.TARGET:
             takes = platform(chip).config.__name__
-            return [f"{type(self).__name__} is for {self.TARGET}; for {chip.name} pass a {takes}"]
+            article = "an" if takes[0] in "AEIOU" else "a"
+            return [f"{type(self).__name__} is for {self.TARGET}; for {chip.name} pass {article} {takes}"]
         return self.RULES.problems(self, chip, spec or MatmulSpec())
 
     def legal(self, target: Target, spec: MatmulSpec) -> bool:

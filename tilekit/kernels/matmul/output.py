@@ -222,11 +222,15 @@ class OutputPlan:
                 columns_at_once=self.columns_at_once,
             )
         reduction: SplitKReduction | Fixup | DsmemReduction | None = None
-        if shares is not None:
-            groups = stores.warps_at_once // layout.waves
+        groups = stores.warps_at_once // layout.waves
+        if shares is SplitKReduction:
+            reduction = SplitKReduction(
+                w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER, shares=spec.shares
+            )
+        elif shares is not None:
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif self.cluster_k > 1:
-            reduction = DsmemReduction(w, self.layout, role=stores, cluster=cluster)
+            reduction = DsmemReduction(w, self.layout, role=stores, cluster=cluster, shares=spec.shares)
         return Output(epilogue, residual, reduction, rows)
 
 

@@ -36,6 +36,9 @@ class Components(Protocol):
     SCHEDULES_FIRST: bool
     """Whether the scheduler is declared before the output, whose parameters then follow its own."""
 
+    COPIES_GROUPS: bool
+    """Whether threads load and store groups of rows, so that rows and groups may begin anywhere."""
+
     def check(self, spec: MatmulSpec, target: Target) -> None:
         """Raise `ArgumentError` for a spec that no components of this chip compute."""
 

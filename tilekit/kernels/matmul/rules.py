@@ -75,14 +75,12 @@ def written_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
 
 
 def whole_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    """A sum of whole numbers is one CTA's, exact to the last bit."""
-    if not spec.whole:
-        return
-    for field, none in (("split_k", 1), ("cluster_k", 1), ("stream_k", 0)):
-        given = getattr(config, field)
-        if given != none:
-            text = f"{field}={given} with operands of s8: shares of a sum are added in f32, which rounds"
-            yield Violation("whole shares", field, text)
+    """Sums of whole numbers are handed on as their bits, and streamed shares are added to f32 in place."""
+    if spec.whole and config.stream_k:
+        text = (
+            f"stream_k={config.stream_k} with operands of s8: shares of streamed tiles are added in f32, which rounds"
+        )
+        yield Violation("whole shares", "stream_k", text)
 
 
 def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:

@@ -11,6 +11,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.epilogue.shares import ShareKind
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.own import OwnComponents
@@ -198,12 +199,11 @@ class MatmulSpec:
                 "alone; nearest: matrices and rows of other types in a call of their own",
                 code="TK-MM-022",
             )
-        if self.groups is not None and (extra or self.store != "tma" or self.copies):
+        if self.groups is not None and extra:
             raise ArgumentError(
                 f"groups={self.groups!r} with batched={self.batched}, a residual of {f.residual}, scale_a={f.scale_a}, "
-                f"scale_b={f.scale_b}, a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: a "
-                "grouped matmul has neither batches nor a residual nor scales of rows or columns, and loads and "
-                "stores by 'tma'",
+                f"scale_b={f.scale_b}: a grouped matmul has neither batches nor a residual nor scales of rows or "
+                "columns",
                 code="TK-MM-022",
             )
         if self.copies and self.loads_residual:
@@ -255,21 +255,30 @@ class MatmulSpec:
                 "f32, and sums in s32 are stored as they are; nearest: out_dtype=f32, or leave them out",
                 code="TK-MM-002",
             )
-        if self.groups is not None:
-            raise ArgumentError(
-                f"groups={self.groups!r} with operands of s8: a grouped matmul multiplies floats; nearest: both bf16",
-                code="TK-MM-001",
-            )
 
     @property
     def whole(self) -> bool:
         """Whether operands, and so sums, are whole numbers."""
         return self.a_dtype == S8
 
+    @property
+    def shares(self) -> ShareKind:
+        """What the shares of a sum are, and what the sum of all of them is."""
+        if not self.whole:
+            return "f32"
+        return "whole" if self.out_dtype == S32 else "rounded"
+
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
         self._check_floats(target)
-        platform(target).components.check(self, target)
+        components = platform(target).components
+        if self.groups is not None and not components.COPIES_GROUPS and (self.store != "tma" or self.copies):
+            raise ArgumentError(
+                f"groups={self.groups!r} with a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: "
+                f"on {target.name} a grouped matmul loads and stores by 'tma'",
+                code="TK-MM-022",
+            )
+        components.check(self, target)
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
             if major == "k" or (dtype.bits in target.transposed_bits and not self.k_major):
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, F16, F32, S8
+from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.memory import RING
@@ -31,20 +31,21 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
+COPIES_GROUPS = True
 
 OUTPUTS = (BF16, F16, F32)
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
     """Raise `ArgumentError` for types that these components do not multiply or store, and components of TMA's."""
-    if spec.a_dtype in (F32, S8):
+    if spec.a_dtype == F32:
         own = "8-bit floats of FNUZ" if target.has("fnuz_floats") else "e4m3/e5m2 by e4m3/e5m2"
         raise ArgumentError(
             f"a is {spec.a_dtype} and b is {spec.b_dtype}: a matmul for {target.name} multiplies bf16 by bf16, f16 by "
-            f"f16, or {own}; nearest: both bf16",
+            f"f16, s8 by s8, or {own}; nearest: both bf16",
             code="TK-MM-001",
         )
-    if spec.out_dtype not in OUTPUTS:
+    if spec.out_dtype not in OUTPUTS and not spec.whole:
         raise ArgumentError(
             f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
             code="TK-MM-002",
@@ -134,4 +135,4 @@ def accumulators(
     tiles: dict[str, SharedArray],
 ) -> Accumulators:
     """Registers of the waves that multiply."""
-    return RegisterAccumulators(op)
+    return RegisterAccumulators(op, whole=config.keeps_whole(spec))

@@ -18,6 +18,7 @@ from tilekit.kernels.matmul.rules import (
     profile_rule,
     raster_rule,
     shared_memory_rule,
+    whole_rule,
     written_rule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -192,7 +193,7 @@ RULES = RuleBook(
         (_roles,),
         (_loads,),
         (_tile,),
-        (written_rule, own_rule),
+        (written_rule, own_rule, whole_rule),
         (_registers,),
         (shared_memory_rule,),
     ),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
+COPIES_GROUPS = False
 
 load = copy_engine.load
 loaders = copy_engine.loaders
@@ -30,12 +31,7 @@ sync = partial(copy_engine.ring_sync, released_by="commit")  # the tensor core g
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
-    """Raise `ArgumentError` for whole numbers, for promoted sums, and for operands that TMA refuses."""
-    if spec.whole:
-        raise ArgumentError(
-            f"a and b are s8 on {target.name}, whose kernels multiply floats; nearest: sm_90a, or both to bf16",
-            code="TK-MM-001",
-        )
+    """Raise `ArgumentError` for promoted sums, and for operands that TMA refuses."""
     if spec.promoted and not spec.own_sums:
         raise ArgumentError(
             f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps "
@@ -72,6 +68,8 @@ def accumulators(
         barrier=FIRST_NAMED_BARRIER + 1,
     )
     make = spec.accumulators(TensorAccumulators, w, op, config.swap_ab, tiles)
+    if spec.whole:
+        make = partial(make, whole=config.keeps_whole(spec))
     made: Accumulators = make(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
     op.claim(memory, mma)
     return made

@@ -23,6 +23,7 @@ from tilekit.kernels.matmul.rules import (
     shared_memory_rule,
     slice_rule,
     stored_columns,
+    whole_rule,
     written_rule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -56,6 +57,8 @@ def column_steps(config: BlackwellConfig, spec: MatmulSpec) -> list[tuple[int, s
     rows, paired = config.tile[0], config.cta_group == 2
     steps = [(16 if paired or rows == 128 else 8, "one tcgen05.mma")]
     _, (b_dtype, b_major) = spec.operands(swapped=config.swap_ab)
+    if spec.whole:
+        steps.append((32 if paired else 16, "one tcgen05.mma of s8"))
     if b_dtype.bits == 8 and b_major == "mn":
         steps.append((32 if paired else 16, "8-bit B with N contiguous"))
     stored = stored_columns(config, spec)
@@ -141,7 +144,7 @@ RULES = RuleBook(
             *(LOAD_ORDER, _load_order),
         ),
         (_tile, _pairs),
-        (slice_rule, copies_rule, _tensor_memory, _promotion, written_rule, own_rule),
+        (slice_rule, copies_rule, _tensor_memory, _promotion, written_rule, own_rule, whole_rule),
         (shared_memory_rule,),
     ),
     values=_values,

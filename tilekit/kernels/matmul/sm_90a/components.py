@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import S32
 from tilekit.kernels.matmul import copy_engine
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = True
+COPIES_GROUPS = False
 
 load = copy_engine.load
 loaders = copy_engine.loaders
@@ -41,8 +41,8 @@ def accumulators(
     tiles: dict[str, SharedArray],
 ) -> Accumulators:
     """Registers, twice where the sums of k-blocks are added to others."""
-    if spec.out_dtype == S32:
-        return RegisterAccumulators(op, whole=True)
+    if spec.whole:
+        return RegisterAccumulators(op, whole=config.keeps_whole(spec))
     kind = PromotedAccumulators if spec.promoted else RegisterAccumulators
     made: Accumulators = spec.accumulators(kind, w, op, config.swap_ab, tiles)(op)
     return made

@@ -1,12 +1,12 @@
-"""The components of such a matmul: copies that threads start, the CTA's barrier, a warp's matrix instruction."""
+"""The components of such a matmul: copies by threads or the copy engine, who meets, a warp's matrix instruction."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, F16, F32, S32
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul import copy_engine
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS, CpAsyncLoader
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
-
-OUTPUTS = (BF16, F16, F32)
+COPIES_GROUPS = True
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
@@ -38,10 +37,17 @@ def check(spec: MatmulSpec, target: Target) -> None:
             "nearest: both bf16",
             code="TK-MM-001",
         )
-    if spec.out_dtype not in OUTPUTS and not spec.whole:
+    if spec.out_dtype in FP8 and not target.has("float8_matrix"):
         raise ArgumentError(
-            f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
+            f"out_dtype={spec.out_dtype}: {target.name} has no 8-bit floats, and its matmuls write bf16, f16 or f32; "
+            "nearest: bf16",
             code="TK-MM-002",
+        )
+    if spec.groups is not None and spec.a_major != "k" and spec.a_load != "tma":
+        raise ArgumentError(
+            f"a is contiguous along M, where groups or its rows begin at multiples of {spec.a_load} bytes; copies of "
+            f"{target.name} begin at multiples of 16 there: pass a with contiguous rows of K",
+            code="TK-GROUP-003",
         )
     if spec.promoted:
         raise ArgumentError(
@@ -62,7 +68,9 @@ def load(matrix: Matrix) -> Load:
 def loaders(
     w: Writer, spec: MatmulSpec, config: WarpMatrixConfig, plan: WarpPlan, cluster: Cluster, stages: int
 ) -> tuple[OperandLoader, OperandLoader]:
-    """Copies that threads start, of as many bytes as rows allow."""
+    """Copies that threads start, of as many bytes as rows allow; or the copy engine's, where it has a role."""
+    if not config.together:
+        return copy_engine.loaders(w, spec, config, plan, cluster, stages)
     a, b = (CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed) for copies in config.plans(spec))
     return a, b
 
@@ -70,7 +78,9 @@ def loaders(
 def sync(
     w: Writer, spec: MatmulSpec, config: WarpMatrixConfig, plan: WarpPlan, cluster: Cluster, stages: int
 ) -> SyncStrategy:
-    """The barrier of the CTA."""
+    """The barrier of the CTA; between roles, those on which copies count their bytes."""
+    if not config.together:
+        return copy_engine.ring_sync(w, spec, config, plan, cluster, stages, released_by="threads")
     return TogetherSync(stages=stages)
 
 
@@ -84,4 +94,4 @@ def accumulators(
     tiles: dict[str, SharedArray],
 ) -> Accumulators:
     """Registers of the warps."""
-    return RegisterAccumulators(op, whole=spec.out_dtype == S32)
+    return RegisterAccumulators(op, whole=config.keeps_whole(spec))

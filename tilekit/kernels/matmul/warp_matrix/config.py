@@ -18,11 +18,14 @@ from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_schedule.raster import Walk
 from tilekit.tiles.interleave import INTERLEAVED
 
-Driver = Literal["multistage"]
+Driver = Literal["multistage", "warp_specialized"]
 """The role loops of a kernel."""
 
 RESERVED = 1024
 """Bytes of shared memory that a resident CTA has of its own (CUDA programming guide, compute capability 8.x)."""
+
+LOADING = 1
+"""Warps that load alone, in a driver with roles."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class WarpMatrixConfig(KernelConfig):
     tile
         Output rows and columns of a CTA.
     driver
-        Which role loops: ``"multistage"``, all warps copy, multiply and store.
+        Which role loops: ``"multistage"``, all warps copy, multiply and store; ``"warp_specialized"``, where the chip
+        has a copy engine, one thread of a further warp starts its copies, and the others multiply and store.
     grid
         Warps below each other, and side by side, that share the tile.
     stages
@@ -78,8 +82,18 @@ class WarpMatrixConfig(KernelConfig):
 
     @property
     def count(self) -> int:
-        """Warps of a CTA."""
+        """Warps that multiply."""
         return self.grid[0] * self.grid[1]
+
+    @property
+    def together(self) -> bool:
+        """Whether all warps load and multiply."""
+        return self.driver == "multistage"
+
+    @property
+    def warps_in_all(self) -> int:
+        """Warps of a CTA, those that load alone among them."""
+        return self.count if self.together else self.count + LOADING
 
     @property
     def accumulators(self) -> int:
@@ -87,7 +101,7 @@ class WarpMatrixConfig(KernelConfig):
         return self.tile[0] * self.tile[1] // (32 * self.count)
 
     def plans(self, spec: MatmulSpec) -> tuple[CopyPlan, CopyPlan]:
-        """How threads copy A and B."""
+        """How threads copy A and B, where they do."""
         a, b = (
             CopyPlan(tile, PIECE if load == "tma" else load, self.count, side == "b" and self.interleaved(spec))
             for side, tile, load in zip("ab", self.operands(spec), spec.loads, strict=True)
@@ -99,14 +113,19 @@ class WarpMatrixConfig(KernelConfig):
 
         Functions that know more than a column hold too many registers for eight neighbours.
         """
-        if not isinstance(spec.functions, ElementwiseSpec) or spec.functions.residual or spec.functions.scale_a:
+        if (
+            not self.together
+            or not isinstance(spec.functions, ElementwiseSpec)
+            or spec.functions.residual
+            or spec.functions.scale_a
+        ):
             return False
         whole = self.tile[1] % (INTERLEAVED * self.grid[1]) == 0
         return whole and spec.b_major == "k" and spec.b_load == "tma"
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
-        """The same: threads copy everything."""
-        return self.plans(spec)
+        """How threads copy A and B, if all of them do; else the copy engine has both."""
+        return self.plans(spec) if self.together else (None, None)
 
     def instruction(self, spec: MatmulSpec) -> MmaSync:
         """The matrix instruction."""
@@ -120,12 +139,14 @@ class WarpMatrixConfig(KernelConfig):
         )
 
     def ring_barriers(self, name: str) -> tuple[SharedDeclaration, ...]:
-        """None: the barrier is the CTA's."""
-        return ()
+        """Mbarriers between roles; where there is one, its barrier is the CTA's."""
+        return () if self.together else super().ring_barriers(name)
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
-        return WarpPlan.together(target, waves=self.count)
+        if self.together:
+            return WarpPlan.together(target, waves=self.count)
+        return spec.components.plan(WarpPlan.waves(target, load=LOADING, mma=self.count, copies=False))
 
     def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
         """Stages that fit where so many CTAs share a multiprocessor."""
@@ -135,7 +156,8 @@ class WarpMatrixConfig(KernelConfig):
     def __str__(self) -> str:
         stages = "all stages" if self.stages is None else plural(self.stages, "stage")
         return (
-            f"tile {self.tile[0]}x{self.tile[1]}, {self.grid[0]}x{self.grid[1]} warps, {stages}, "
+            f"tile {self.tile[0]}x{self.tile[1]}, {self.grid[0]}x{self.grid[1]} warps"
+            f"{'' if self.together else ' beside one that loads'}, {stages}, "
             f"{plural(self.resident, 'CTA')} a multiprocessor"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (", raster along N" if self.raster_order == "n" else "")

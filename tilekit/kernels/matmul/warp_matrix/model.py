@@ -75,7 +75,7 @@ class WarpMatrixModel:
     l2_bytes: int
 
     DECISIVE: ClassVar[tuple[str, ...]] = ("tile", "grid")
-    TUNED: ClassVar[frozenset[str]] = frozenset({"stages", "resident"})
+    TUNED: ClassVar[frozenset[str]] = frozenset({"stages", "resident", "driver"})
     FOR_GROUPS: ClassVar[WarpMatrixConfig | None] = None
 
     @property
@@ -96,10 +96,10 @@ class WarpMatrixModel:
         yield from _legal(self.kind, spec, target)
 
     def tuning_candidates(self, spec: MatmulSpec, target: Target) -> Iterator[WarpMatrixConfig]:
-        """The same with fewer stages."""
+        """The same with fewer stages, and with a role for the copy engine, of which the model has no figures."""
         for config in _legal(self.kind, spec, target):
-            for stages in (2, 3):
-                changed = config.changed(stages=stages)
+            for change in ({"stages": 2}, {"stages": 3}, {"driver": "warp_specialized"}):
+                changed = config.changed(**change)
                 if config.split_k == 1 and changed.legal(target, spec):
                     yield changed
 

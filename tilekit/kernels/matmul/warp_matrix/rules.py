@@ -40,10 +40,26 @@ NARROW_REGISTERS = 92
 FURTHER_REGISTERS = 8
 """Those more in a batch, and those where a matrix is added, beside such copies: addresses, of 64 bits each."""
 
-DRIVER = Choice("driver", ("multistage",), "'multistage'")
+DRIVER = Choice("driver", ("multistage", "warp_specialized"), "'multistage' or 'warp_specialized'")
 GRIDS = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (4, 2), (1, 8), (8, 1))
 GRID = Choice("grid", GRIDS, "1, 2, 4 or 8 warps in rows and columns")
 RESIDENT = Choice("resident", (1, 2, 3, 4), "1 to 4 CTAs")
+
+
+def _roles(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Roles are for the copy engine, and what is the caller's beside roles is for those."""
+    if not config.together and not chip.has("copy_engine"):
+        text = f"driver={config.driver!r}: its load role starts copies of a copy engine, which {chip.name} lacks"
+        yield Violation("a copy engine", "driver", text)
+    elif not config.together and spec.copies:
+        loads = ", ".join(f"{name}'s of {load}" for name, load in zip("ab", spec.loads, strict=True) if load != "tma")
+        text = f"driver={config.driver!r}: the copy engine loads rows of whole 16 bytes, and there are {loads}"
+        yield Violation("rows of the copy engine", "driver", text)
+    roles = {"loader_a": "loads", "loader_b": "loads", "consumers": "divides tiles", "role": "works beside others"}
+    for name in spec.components.names:
+        if config.together and name in roles:
+            text = f"driver={config.driver!r}: {name} of the caller's {roles[name]}, and all of its warps are one role"
+            yield Violation(f"{name} of roles", "driver", text)
 
 
 def _tile(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -66,7 +82,9 @@ def _shares(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterato
                 f"tile {rows}x{columns}: {own} of {tile.name.upper()}'s {tile.rows} rows a warp neither divide nor "
                 f"fill the {tile.chunk} of a chunk",
             )
-    for copies in config.plans(spec):
+    for copies in config.copy_plans(spec):
+        if copies is None:
+            continue
         if copies.block_lines % copies.unit or not copies.classes:
             rows, columns = config.tile
             yield Violation(
@@ -77,7 +95,9 @@ def _shares(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterato
 
 
 def _registers(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    granted = min(chip.thread_registers, chip.registers // (config.resident * config.count * chip.lanes) // 8 * 8)
+    granted = min(
+        chip.thread_registers, chip.registers // (config.resident * config.warps_in_all * chip.lanes) // 8 * 8
+    )
     sums = config.accumulators
     fragments = (
         SLOTS * FOUR * sum(extent // (ROWS * warps) for extent, warps in zip(config.tile, config.grid, strict=True))
@@ -112,12 +132,13 @@ RULES = RuleBook(
             *(DRIVER, GRID, RESIDENT, SPLIT_K, RASTER_ORDER),
             *(raster_rule, profile_rule, grouped_rule, written_rule, own_rule, whole_rule),
         ),
+        (_roles,),
         (_tile,),
         (_shares, _registers),
         (shared_memory_rule,),
     ),
     values=_values,
-    fallbacks=("tile", "grid", "resident"),
+    fallbacks=("tile", "grid", "resident", "driver"),
     least=_least,
 )
-"""Fields by themselves; the tile and who shares it; registers; shared memory."""
+"""Fields by themselves; who loads; the tile and who shares it; registers; shared memory."""
