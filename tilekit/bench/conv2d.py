@@ -48,6 +48,8 @@ class ConvWorkload:
     groups : int
     a_dtype, b_dtype, out_dtype : DType
         Of images, filters and result.
+    target : str, optional
+        The chip that it is read for, which says how operands are loaded; None for the default one.
     bias, residual : bool
         Whether K values, or an array like the result, are added.
     activation, accumulation
@@ -69,6 +71,7 @@ class ConvWorkload:
     activation: Activation | None = None
     residual: bool = False
     accumulation: Accumulation = "fast"
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if min(*self.x, *self.filters, *self.stride, self.groups) < 1:
@@ -210,7 +213,7 @@ class ConvWorkload:
         a, b, keywords = self.call(layouts)
         if self.residual:
             keywords["residual"] = self.views[2]
-        return ConvArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, **keywords)
+        return ConvArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, target=self.target, **keywords)
 
     def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
         """What `tilekit.conv2d` is called with."""
@@ -223,7 +226,7 @@ class ConvWorkload:
         from tilekit.kernels.conv2d.family import CONV2D
         from tilekit.targets import target as chip_named
 
-        return CONV2D.compile(self.spec, config, chip_named(target))
+        return CONV2D.compile(replace(self, target=target).spec, config, chip_named(target))
 
     def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
         """Prepare a launch of its kernel on one operand set."""

@@ -177,6 +177,10 @@ class CopyPlan:
         """Shared memory of a stage's ninth pieces."""
         return self.lines * PIECE if self.shifts else 0
 
+    def kept(self, name: str) -> tuple[SharedDeclaration, ...]:
+        """Shared memory that it takes once, whatever the stages of the ring called `name`."""
+        return ()
+
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory that it takes beside the image, in the ring called `name`."""
         if not self.shifts:

@@ -164,6 +164,9 @@ def tune_workload(
         raise DriverError(f"tuning needs a GPU: {reason}", code="TK-TUNE-001")
     device = driver.devices()[0]
     chip = target_of(device, None)
+    if isinstance(workload, ConvWorkload):  # how operands are loaded is the chip's
+        workload = replace(workload, target=chip.name)
+        spec = workload.spec
     shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     extents: dict[str, Any] = {**shape, "sms": device.sms, "read": workload.read}
     known = [e.config for e in ranked(spec, chip, **extents)[:candidates]]

@@ -304,9 +304,9 @@ class MatmulSpec:
         """Bytes over which the images of what the instruction takes as A and as B are swizzled, where K-major."""
         return SWIZZLE_BYTES, SWIZZLE_BYTES
 
-    def copy_plan(self, tile: OperandTile, width: int) -> CopyPlan:
-        """Which thread copies what of an operand that TMA refuses."""
-        return CopyPlan(tile, width)
+    def copy_plan(self, tile: OperandTile, width: int, **how: Any) -> CopyPlan:
+        """Which thread copies what of an operand that threads copy; `how`, as `CopyPlan` takes it."""
+        return CopyPlan(tile, width, **how)
 
     def loader(
         self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any
