@@ -4,23 +4,11 @@ text for sm_80 on a GPU. The cases and what is asked of them are those of the ot
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import pytest
 
-import tilekit
-from tests.conv2d.convolutions import WARP_CHIPS, Convolution, convolved, drawn
-from tilekit.dtypes import BF16, E4M3, F16, F32, as_dtype
-from tilekit.emulator.core.errors import EmulatorError
-from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.errors import ArgumentError, ConfigError
-from tilekit.kernels.conv2d.arguments import ConvArguments
-from tilekit.kernels.conv2d.copied import BoundPixelLoader, Digits, PixelLoader, PixelRows
-from tilekit.kernels.conv2d.copied_spec import CopiedSpec
-from tilekit.kernels.conv2d.spec import ConvSpec
+from tests.conv2d.convolutions import WARP_CHIPS, Convolution, drawn
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import target
 

@@ -46,6 +46,9 @@ WARPS = 4
 COPYING_REGISTERS = 56
 """Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
 
+NARROW_REGISTERS = 96
+"""Those of a thread that multiplies, too, beside those that pieces of 16 bytes take: two ways, and lines to shift."""
+
 TAIL_ALIGNMENT = 128
 
 LONGEST_LINE = (1 << 32) - 1024

@@ -11,6 +11,7 @@ Each copy ignores its source where the image, or the filter, ends, and fills its
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
@@ -51,20 +52,18 @@ class PixelLoader(GatherLoader):
     def __init__(self, w: Writer, plan: PixelPlan, *, batched: bool) -> None:
         super().__init__(w, plan, batched=batched)
         plan.check()
-        self.plan, name = plan, plan.tile.name
+        name = plan.tile.name
         (kept,) = plan.kept("inputs")
         self.notes = w.shared.place(kept)
-        self.block = {
-            digit: w.parameter(f"{name}_block_{digit}", U32, lambda call, i=i: self._digits(call)[i])
-            for i, digit in enumerate(("channel", "right", "down"))
-        }
+        digits = ("channel", "right", "down")
+        self.block = {digit: w.parameter(f"{name}_block_{digit}", U32, partial(self._digit, digit)) for digit in digits}
 
-    def _digits(self, call: Call) -> tuple[int, int, int]:
-        """A k-block as channels, and as pixels to the right and down."""
+    def _digit(self, which: str, call: Call) -> int:
+        """A k-block as channels, and as pixels to the right and down: one of the three."""
         images = images_of(call, self.tile.name)
         places, channel = divmod(self.tile.k, images.channels)
         lines, right = divmod(places, images.x.taps)
-        return channel, right * images.x.apart, lines * images.y.apart
+        return {"channel": channel, "right": right * images.x.apart, "down": lines * images.y.apart}[which]
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundPixelLoader:  # type: ignore[override]
         """Which pieces a thread has; once a role."""
@@ -113,6 +112,7 @@ class BoundPixelLoader:
 class PixelRows(GatheredRows):
     """The copies of one tile: the notes of its lines, and the place of the filter that this thread's pieces are at."""
 
+    _bound: BoundPixelLoader  # type: ignore[assignment]
     _loader: PixelLoader
 
     def __init__(self, w: Writer, bound: Any, row: Value, batch: Operand, k: Operand) -> None:

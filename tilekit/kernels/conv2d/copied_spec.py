@@ -15,13 +15,17 @@ from tilekit.tile_io.cp_async import WORD, CopyPlan, CopyWriter
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import OperandTile
 
+LINE_REGISTERS = 72
+"""Those of a thread that multiplies, too, for words of lines of a filter (ptxas 13.5: 69 are too few)."""
+
 
 @dataclass(frozen=True)
 class CopiedSpec(ThreadSpec):
     """A convolution as `ConvSpec` has it, without a copy engine.
 
-    ``a_load`` and ``b_load`` are ``"tma"`` where pieces of 16 bytes are whole. Filters whose K is contiguous are a
-    matrix, and loaded as one; `im2col_b` says that they lie apart, and are images. `swizzle` and `block_bytes` are 128.
+    ``a_load`` and ``b_load`` are ``"tma"`` where pieces of 16 bytes are whole. Filters whose K is contiguous, in such
+    pieces, are a matrix, and loaded as one; else `im2col_b` says that they are images. `swizzle` and `block_bytes` are
+    128.
     """
 
     by_engine = False
@@ -50,6 +54,13 @@ class CopiedSpec(ThreadSpec):
                 return MatmulSpec.loader(self, operand, w, tile, copies, stages, **tma)
         loader.writer = CopyWriter(())  # its copies are made when it goes on; a group may hold the other operand's
         return loader
+
+    @property
+    def copying_registers(self) -> int:
+        """Registers of a thread beside those of pieces of 16 bytes: narrower pixels and elements take none."""
+        if self.lines:
+            return LINE_REGISTERS
+        return super().copying_registers if self.b_load != "tma" and not self.im2col_b else 0
 
     @property
     def finds(self) -> tuple[bool, bool]:

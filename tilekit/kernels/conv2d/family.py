@@ -6,16 +6,16 @@ from dataclasses import replace
 from functools import partial
 
 from tilekit.kernels.conv2d.arguments import ConvArguments
+from tilekit.kernels.conv2d.chips import CHIPS
 from tilekit.kernels.conv2d.compiled import ConvKernel
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.matmul.family import MATMUL, build, select
-from tilekit.targets import TARGETS
 
 CONV2D = replace(
     MATMUL,
     name="conv2d",
     summary="D = activation(scale * conv(X, W) + bias + beta * residual) of images, channels last, in groups",
-    targets=tuple(chip.name for chip in TARGETS.values() if chip.isa == "ptx"),
+    targets=CHIPS,
     arguments=ConvArguments,
     spec=ConvSpec,
     select=partial(select, kind=ConvKernel),

@@ -64,8 +64,7 @@ class GatherLoader:
     """None where a thread has written a stage when it goes on, and waits for nothing else."""
 
     def __init__(self, w: Writer, plan: CopyPlan, *, batched: bool) -> None:
-        self.tile, self.width, self.warps, self.batched = plan.tile, plan.width, plan.warps, batched
-        name = plan.tile.name
+        self.plan, self.tile, self.width, self.batched, name = plan, plan.tile, plan.width, batched, plan.tile.name
         self.address = w.parameter(name, GMEM, lambda call: call.address(name))
         self.rows: type[GatheredRows] = GatheredRows
         self.n = declare(w, self.tile, "extent_y", "extent_x", "count", "image_pitch", "line_pitch", "pixel_pitch")
@@ -84,8 +83,8 @@ class BoundGather:
 
     def __init__(self, w: Writer, loader: GatherLoader, stages: SharedArray) -> None:
         self.loader, self.stages, self.writer = loader, stages, loader.writer
-        first = (w.warp() % loader.warps) * w.lanes + w.lane()
-        self.lines = [first + line for line in range(0, loader.tile.rows, loader.warps * w.lanes)]
+        first = (w.warp() % loader.plan.warps) * w.lanes + w.lane()
+        self.lines = [first + line for line in range(0, loader.tile.rows, loader.plan.warps * w.lanes)]
 
     def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> GatheredRows:
         """Turn to the rows of a tile."""
@@ -131,7 +130,7 @@ class GatheredRows:
         """Write a piece of each of this thread's rows."""
         tile = self._loader.tile
         for line, row_words in zip(self._bound.lines, words, strict=True):
-            with nullcontext() if tile.rows % (self._loader.warps * w.lanes) == 0 else w.when(line < tile.rows):
+            with nullcontext() if tile.rows % (self._loader.plan.warps * w.lanes) == 0 else w.when(line < tile.rows):
                 target = image + line * tile.row_bytes + tile.swizzled(piece * PIECE, line)
                 w.isa.memory.store_shared_b32x4(address=target, values=RegisterTile(row_words))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -67,37 +66,28 @@ class ConvProblem(MatmulProblem):
         return float(min(1.0, x.count * x.y.extent * x.x.extent * x.channels / max(1, self.m * self.k)))
 
 
-def read_convolution(
-    x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: int, *, engine: bool = True
-) -> MatmulProblem:
-    """Describe operands with channels last; a plain product where each output pixel is made of one pixel.
-
-    Without an `engine` that goes over images threads copy them; filters whose K is contiguous are then a matrix.
-    """
+def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: int) -> MatmulProblem:
+    """Describe operands with channels last; a plain product where each output pixel is made of one pixel."""
     (count, *taps, channels), size = w.shape, w.dtype.bytes
     pitches, pitch = (_pitches(x), _pitches(w)), one_pitch(x)
     numbers = [[v.address, *(pitch * size for pitch in of)] for v, of in zip((x, w), pitches, strict=True)]
     filters, channel_bytes = (Axis("", taps[0], taps[0]), Axis("", taps[1], taps[1])), channels * size
     flat, filter_bytes = pitches[1][1:3] == (taps[1] * channels, channels), pitches[1].image * size
-    tma = engine and not (y.beyond_engine or along.beyond_engine or 0 in pitches[0][:3] or 0 in pitches[1][:3])
+    tma = not (y.beyond_engine or along.beyond_engine or 0 in pitches[0][:3] or 0 in pitches[1][:3])
     tma = tma and not any(number % TMA_ALIGNMENT for of in numbers for number in of)
-    narrow = engine and slice_for(channel_bytes, 1) != SWIZZLE_BYTES and channel_bytes <= MOST_BLOCK_BYTES
+    narrow = slice_for(channel_bytes, 1) != SWIZZLE_BYTES and channel_bytes <= MOST_BLOCK_BYTES
     alone = taps == [1, 1] and (y.step, along.step, y.pad, along.pad) == (1, 1, 0, 0) and not narrow
-    if (tma or not engine) and groups == 1 and alone and pitch:
+    if tma and groups == 1 and alone and pitch:
         a = replace(x, shape=(prod(x.shape[:3]), channels), strides=(pitch, 1))
         return read_problem(a, replace(w, shape=(channels, count), strides=(1, pitches[1].image)))
     tma = tma and (groups == 1 or (flat and channel_bytes % TMA_ALIGNMENT == 0))
     swizzle = slice_for(channel_bytes, groups) if tma else SWIZZLE_BYTES
     im2col_b = tma and (not flat or bool(channel_bytes % (swizzle or PLAIN_BYTES) > 0))  # of a symbol it is one
-    if tma and im2col_b and any(axis.beyond_engine for axis in filters):
+    if im2col_b and any(axis.beyond_engine for axis in filters):
         tma, im2col_b, swizzle = False, False, SWIZZLE_BYTES
     row = (swizzle or PLAIN_BYTES) // size
     k = taps[0] * taps[1] * (-(-channels // row) * row if tma else channels)
     loads: list[Load] = ["tma" if tma else load_width([*of, channel_bytes]) for of in numbers]
-    if not engine:
-        im2col_b = not _rows_are_whole(w)
-        b_numbers = [*numbers[1], channel_bytes] if im2col_b else [w.address, filter_bytes, k * size]
-        loads = [_copied([*numbers[0], channel_bytes]), _copied(b_numbers)]
     m, n = x.shape[0] * y.out * along.out, count // groups
     a_images = Images(
         name="x", dtype=x.dtype, extents=(k, m), pitch=pitches[0].pixel * size, batches=groups, load=loads[0],
@@ -111,17 +101,6 @@ def read_convolution(
     block = block_for(row * size, k // row, taps[0] * taps[1]) if tma else SWIZZLE_BYTES
     problem = ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b, block)
     return _by_lines(problem) if _in_lines(x, w, along) and groups == 1 and isinstance(loads[0], int) else problem
-
-
-def _copied(numbers: Sequence[int]) -> Load:
-    """How much threads copy at once of what lies at an address, is so far apart and so long; 16 bytes: ``"tma"``."""
-    return load_width(numbers) if any(number % TMA_ALIGNMENT for number in numbers) else "tma"
-
-
-def _rows_are_whole(w: ArrayView) -> bool:
-    """Whether all places of a filter lie behind each other."""
-    packed = c_strides(w.shape)
-    return all(w.shape[axis] == 1 or w.strides[axis] == packed[axis] for axis in (1, 2))
 
 
 def _in_lines(x: ArrayView, w: ArrayView, along: Axis) -> bool:

@@ -6,22 +6,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tilekit.assembly.writer import Writer
-from tilekit.errors import ArgumentError
+from tilekit.kernels.conv2d.chips import OfImages
 from tilekit.kernels.conv2d.im2col import Im2colLoader
-from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import Target
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
 
-def goes_over_images(target: Target) -> bool:
-    """Whether a chip's copy engine does, and its matrix instruction reads slices of channels as it brings them."""
-    return target.has("copy_engine") and target.matrix_waves > 1
-
-
 @dataclass(frozen=True)
-class ConvSpec(MatmulSpec):
+class ConvSpec(OfImages):
     """A convolution of images: ``A`` are they, as filters go over them, and ``B`` are the filters.
 
     Attributes
@@ -37,20 +30,6 @@ class ConvSpec(MatmulSpec):
     swizzle: int = SWIZZLE_BYTES
     im2col_b: bool = False
     block_bytes: int = SWIZZLE_BYTES
-    own_loaders = True
-    by_engine = True
-    """Whether it is for chips with an engine that goes over images."""
-
-    def check(self, target: Target) -> None:
-        """Raise `ArgumentError` for what the components of `target` do not compute."""
-        if self.by_engine != goes_over_images(target):
-            has = "has no engine that goes over images" if self.by_engine else "has an engine that goes over images"
-            raise ArgumentError(
-                f"a {type(self).__name__} for {target.name}, which {has}; nearest: the spec of "
-                f"tilekit.conv2d_kernel_for(x, w, target={target.name!r})",
-                code="TK-CONV-006",
-            )
-        super().check(target)
 
     def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
         """Bytes over which the images of what the instruction takes as A and as B are swizzled."""

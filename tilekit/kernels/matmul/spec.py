@@ -16,7 +16,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
+from tilekit.tile_io.cp_async import NARROW_REGISTERS, WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.mfma import Mfma
@@ -403,6 +403,11 @@ class MatmulSpec:
     def copies(self) -> bool:
         """Whether threads copy an operand."""
         return self.loads != ("tma", "tma")
+
+    @property
+    def copying_registers(self) -> int:
+        """Registers of a thread that copies and multiplies, beside those that pieces of 16 bytes take."""
+        return NARROW_REGISTERS if self.copies else 0
 
     @property
     def promoted(self) -> bool:
