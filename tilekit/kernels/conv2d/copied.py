@@ -32,8 +32,17 @@ NOTE_BYTES = 16
 WORD_BITS = 32
 
 
+COUNTING, COPYING = 30, 13
+"""Instructions of a thread for a stage, and for each of its pieces there; a count of the machine code, not timed."""
+
+
 class PixelPlan(CopyPlan):
     """Which thread copies what: as of a matrix, in pieces of 16, 8 or 4 bytes."""
+
+    @property
+    def clocks(self) -> int:
+        """Instructions of a warp for a stage."""
+        return COUNTING + self.classes * (self.lines // self.unit) * COPYING
 
     def kept(self, name: str) -> tuple[SharedDeclaration, ...]:
         """The notes of all lines."""

@@ -15,8 +15,11 @@ from tilekit.tile_io.cp_async import WORD, CopyPlan, CopyWriter
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import OperandTile
 
-LINE_REGISTERS = 72
-"""Those of a thread that multiplies, too, for words of lines of a filter (ptxas 13.5: 69 are too few)."""
+LINE_REGISTERS, ELEMENT_REGISTERS = 72, 16
+"""Those of a thread that multiplies, too, for words of lines of a filter, and for elements.
+
+Below 69 and 2 ptxas 13.5 spills, the latter with two rows a thread, groups and a residual.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,12 @@ class CopiedSpec(ThreadSpec):
 
     @property
     def copying_registers(self) -> int:
-        """Registers of a thread beside those of pieces of 16 bytes: narrower pixels and elements take none."""
+        """Registers of a thread beside those of pieces of 16 bytes: narrower pieces of pixels take none."""
         if self.lines:
             return LINE_REGISTERS
-        return super().copying_registers if self.b_load != "tma" and not self.im2col_b else 0
+        if self.b_load != "tma" and not self.im2col_b:
+            return super().copying_registers
+        return ELEMENT_REGISTERS if any(load != "tma" and load < WORD for load in self.loads) else 0
 
     @property
     def finds(self) -> tuple[bool, bool]:
