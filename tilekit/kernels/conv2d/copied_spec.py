@@ -15,10 +15,10 @@ from tilekit.tile_io.cp_async import WORD, CopyPlan, CopyWriter
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import OperandTile
 
-LINE_REGISTERS, ELEMENT_REGISTERS = 72, 16
-"""Those of a thread that multiplies, too, for words of lines of a filter, and for elements.
+LINE_REGISTERS, ELEMENT_REGISTERS, NARROW_REGISTERS = 72, 16, 8
+"""Those of a thread that multiplies, too, for words of lines of a filter, for elements, and for pieces below 16 bytes.
 
-Below 69 and 2 ptxas 13.5 spills, the latter with two rows a thread, groups and a residual.
+With fewer ptxas 13.5 spills for one chip or another, with a residual and two rows a thread.
 """
 
 
@@ -60,12 +60,13 @@ class CopiedSpec(ThreadSpec):
 
     @property
     def copying_registers(self) -> int:
-        """Registers of a thread beside those of pieces of 16 bytes: narrower pieces of pixels take none."""
+        """Registers of a thread that copies and multiplies, beside those that pieces of 16 bytes take."""
         if self.lines:
             return LINE_REGISTERS
         if self.b_load != "tma" and not self.im2col_b:
             return super().copying_registers
-        return ELEMENT_REGISTERS if any(load != "tma" and load < WORD for load in self.loads) else 0
+        narrow = [load for load in self.loads if load != "tma"]
+        return 0 if not narrow else ELEMENT_REGISTERS if min(narrow) < WORD else NARROW_REGISTERS
 
     @property
     def finds(self) -> tuple[bool, bool]:
