@@ -23,7 +23,7 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: the threads' loaders": tuple(CONV2D / f"{name}.py" for name in ("gather", "lines", "threads")),
     "conv2d: the loader of chips without such an engine": (CONV2D / "copied.py",),
     "conv2d: its spec, reading a call, chips": tuple(
-        CONV2D / f"{name}.py" for name in ("copied_spec", "copied_problem", "chips")
+        CONV2D / f"{name}.py" for name in ("copied_spec", "copied_problem", "copied_build", "chips")
     ),
     "conv2d: gradients": (ROOT / "tilekit" / "gradients.py",),
     "block_scaled: payload, op, spec, entry": (

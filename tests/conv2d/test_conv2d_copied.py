@@ -24,6 +24,7 @@ from tilekit.kernels.conv2d.compiled import ConvKernel
 from tilekit.kernels.conv2d.copied import BoundPixelLoader, Digits, PixelLoader, PixelRows
 from tilekit.kernels.conv2d.copied_spec import CopiedSpec
 from tilekit.kernels.conv2d.spec import ConvSpec
+from tilekit.kernels.conv2d.threads import ThreadSpec
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.picker import candidates
 from tilekit.kernels.matmul.platforms import platform
@@ -248,9 +249,20 @@ def test_what_a_chip_lacks(name: str) -> None:
 
 
 def test_specs_are_for_chips_of_one_kind() -> None:
-    """The engine's spec for a chip without it, and the other way round, name the call that has the right one."""
+    """The engine's spec is compiled as a chip without it loads; a spec of threads' copies is for such chips alone."""
+    kinds = (
+        ConvSpec(swizzle=32, im2col_b=True),
+        ThreadSpec(a_load=2, b_load=2),
+        ThreadSpec(a_load=4, b_load=4, lines=True),
+    )
+    found: list[Any] = [tilekit.compile(kind, target="sm_80").spec for kind in kinds]
+    assert [(spec.swizzle, spec.im2col_b, spec.lines) for spec in found] == [
+        (128, False, False),
+        (128, True, False),
+        (128, False, True),
+    ]
     with pytest.raises(ArgumentError, match=r"a ConvSpec for sm_80, which has no engine.*target='sm_80'.*TK-CONV-006"):
-        tilekit.compile(ConvSpec(), target="sm_80")
+        ConvSpec().check(target("sm_80"))
     with pytest.raises(ArgumentError, match=r"a CopiedSpec for sm_90a, which has an engine.*TK-CONV-006"):
         tilekit.compile(CopiedSpec(), target="sm_90a")
 

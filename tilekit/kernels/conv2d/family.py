@@ -8,8 +8,9 @@ from functools import partial
 from tilekit.kernels.conv2d.arguments import ConvArguments
 from tilekit.kernels.conv2d.chips import CHIPS
 from tilekit.kernels.conv2d.compiled import ConvKernel
+from tilekit.kernels.conv2d.copied_build import build_on
 from tilekit.kernels.conv2d.spec import ConvSpec
-from tilekit.kernels.matmul.family import MATMUL, build, select
+from tilekit.kernels.matmul.family import MATMUL, select
 
 CONV2D = replace(
     MATMUL,
@@ -19,5 +20,5 @@ CONV2D = replace(
     arguments=ConvArguments,
     spec=ConvSpec,
     select=partial(select, kind=ConvKernel),
-    compile=partial(build, kind=ConvKernel),
+    compile=build_on,
 )
