@@ -35,7 +35,7 @@ from tilekit.runtime import driver
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import target
 
-SEEDS = 2
+SEEDS = 1
 """Drawn cases of each chip in every run; 60 with ``-m breadth``, and 320 on a GPU."""
 
 
@@ -46,14 +46,14 @@ def _by_hand(chip: str) -> list[Convolution]:
     kind: Any = platform(target(chip)).config
     split = kind(tile=(64, 32), grid=(2, 1), split_k=3)
     found = [
-        Convolution(x=(2, 9, 8, 64), w=(40, 3, 3, 64), **ways, **last),  # one place a k-block
-        Convolution(x=(2, 9, 8, 96), w=(40, 3, 3, 96), data="places", config=split, **ways, **last),  # or two
+        Convolution(x=(1, 9, 8, 64), w=(40, 3, 3, 64), **ways, **last),  # one place a k-block
+        Convolution(x=(1, 9, 8, 96), w=(40, 3, 3, 96), data="places", config=split, **ways, **last),  # or two
         Convolution(x=(1, 9, 8, 72), w=(40, 3, 3, 72), gap=16, config=split, **ways, **last),  # at any channel
         Convolution(x=(3, 7, 7, 8), w=(24, 5, 5, 8), padding=(2, 2), beta=2.0, bias="bf16", **last),  # eight places
         Convolution(x=(1, 12, 9, 4), w=(24, 3, 3, 4), data="places", padding=(1, 1), **last),  # 8 bytes, over lines
-        Convolution(x=(2, 7, 9, 6), w=(24, 3, 2, 6), config=split, **last),  # 4 bytes
-        Convolution(x=(2, 15, 13, 3), w=(24, 7, 7, 3), stride=(2, 2), padding=(3, 3), activation="relu", **last),
-        Convolution(x=(2, 15, 14, 3), w=(24, 7, 7, 3), stride=(2, 2), padding=(3, 3), config=split, **last),  # lines
+        Convolution(x=(1, 7, 9, 6), w=(24, 3, 2, 6), config=split, **last),  # 4 bytes
+        Convolution(x=(1, 9, 7, 3), w=(24, 5, 5, 3), stride=(2, 2), padding=(2, 2), activation="relu", **last),
+        Convolution(x=(1, 9, 10, 3), w=(24, 5, 5, 3), stride=(2, 2), padding=(2, 2), config=split, **last),  # lines
         Convolution(x=(1, 5, 5, 64), w=(24, 3, 3, 64), dilation=(130, 1), padding=(130, 0), **last),
         Convolution(x=(2, 6, 5, 64), w=(48, 3, 3, 32), groups=2, bias="f32", beta=1.0, padding=(1, 1), **last),
         Convolution(x=(2, 6, 5, 20), w=(40, 3, 3, 4), groups=5, bias="f32", padding=(1, 1), **last),
@@ -65,8 +65,8 @@ def _by_hand(chip: str) -> list[Convolution]:
         return found
     eight = {**last, "types": ("e4m3", "e5m2")}
     return [
-        Convolution(x=(2, 9, 12, 3), w=(40, 4, 5, 3), stride=(1, 3), padding=(5, 4), dilation=(2, 1), **eight),
-        Convolution(x=(2, 5, 8, 1), w=(4, 6, 3, 1), stride=(2, 1), padding=(130, 1), config=split, **eight),
+        Convolution(x=(1, 7, 6, 3), w=(24, 2, 3, 3), stride=(1, 3), padding=(2, 1), dilation=(2, 1), **eight),
+        Convolution(x=(1, 5, 8, 1), w=(4, 6, 3, 1), stride=(9, 1), padding=(30, 1), config=split, **eight),
         Convolution(x=(2, 6, 6, 48), w=(24, 3, 3, 48), padding=(1, 1), data="places", **eight),
         Convolution(
             x=(2, 6, 6, 12), w=(24, 3, 3, 12), padding=(1, 1), out="bf16", **{k: eight[k] for k in eight if k != "out"}
@@ -122,7 +122,7 @@ def _assembled(chip: str, way: str, count: int) -> None:
         assert (used.stack_bytes, used.spill_store_bytes) == (0, 0), config
 
 
-@pytest.mark.parametrize("way", _specs())
+@pytest.mark.parametrize("way", ["16, a residual", "8", "2", "lines"])
 def test_what_the_picker_takes_has_no_spills(way: str) -> None:
     """Of each way to load some config of a chip (`assemble` raises where a register goes to memory)."""
     _assembled(WARP_CHIPS[list(_specs()).index(way) % 4], way, 1)
@@ -171,13 +171,12 @@ def test_no_division_in_the_k_loop() -> None:
     assert [line for line in lines[:start] if "div." in line]
 
 
-@pytest.mark.parametrize("channels", [72, 6, 3])
-@pytest.mark.parametrize("width", [9, 10])
+@pytest.mark.parametrize(("channels", "width"), [(72, 9), (6, 9), (3, 8)])
 def test_numbers_that_are_none(channels: int, width: int) -> None:
     """Infinities and NaN of one pixel reach the outputs that it is part of, and no others."""
     rng = np.random.default_rng(channels)
-    x, w = (rng.integers(1, 3, s).astype(np.float16) for s in ((1, 9, width, channels), (16, 3, 3, channels)))
-    x[0, 4, 4, 2], x[0, 0, 8, 0] = np.nan, np.inf
+    x, w = (rng.integers(1, 3, s).astype(np.float16) for s in ((1, 6, width, channels), (16, 3, 3, channels)))
+    x[0, 4, 4, 2], x[0, 0, width - 1, 0] = np.nan, np.inf
     found = tilekit.conv2d(x, w, padding=1, target="sm_80")
     expected = convolved(x, w, (1, 1), (1, 1), (1, 1), 1)
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
