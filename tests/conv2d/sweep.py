@@ -1,7 +1,7 @@
 """Run generated convolutions of fresh seeds on the emulator: `python -m tests.conv2d.sweep 500 1000 sm_90a sm_80`.
 
-The arguments are how many seeds, the first one, and the chips, all if none is named. Prints what went wrong, and how many cases were of which kernel;
-exits with 1 if anything was wrong.
+The arguments are how many seeds, the first one, and the chips, all if none is named. Prints what went wrong, and how
+many cases were of which kernel; exits with 1 if anything was wrong.
 """
 
 from __future__ import annotations

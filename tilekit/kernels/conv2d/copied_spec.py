@@ -15,10 +15,10 @@ from tilekit.tile_io.cp_async import WORD, CopyPlan, CopyWriter
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import OperandTile
 
-LINE_REGISTERS, ELEMENT_REGISTERS, NARROW_REGISTERS = 72, 16, 8
-"""Those of a thread that multiplies, too, for words of lines of a filter, for elements, and for pieces below 16 bytes.
+LINE_REGISTERS, ELEMENT_REGISTERS, NARROW_REGISTERS = 72, 32, 8
+"""Those of a thread that multiplies, too: for words of lines, for elements, and for narrow pieces or groups' residuals.
 
-With fewer ptxas 13.5 spills for one chip or another, with a residual and two rows a thread.
+With fewer ptxas 13.5 spills for one chip or another, where there is a residual or a thread has two rows.
 """
 
 
@@ -66,7 +66,9 @@ class CopiedSpec(ThreadSpec):
         if self.b_load != "tma" and not self.im2col_b:
             return super().copying_registers
         narrow = [load for load in self.loads if load != "tma"]
-        return 0 if not narrow else ELEMENT_REGISTERS if min(narrow) < WORD else NARROW_REGISTERS
+        if narrow and min(narrow) < WORD:
+            return ELEMENT_REGISTERS
+        return NARROW_REGISTERS if narrow or (self.batched and self.functions.residual is not None) else 0
 
     @property
     def finds(self) -> tuple[bool, bool]:
