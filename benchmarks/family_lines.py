@@ -21,6 +21,10 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "problem", "images")),
     "conv2d: binding": (CONV2D / "compiled.py",),
     "conv2d: the threads' loaders": tuple(CONV2D / f"{name}.py" for name in ("gather", "lines", "threads")),
+    "conv2d: the loader of chips without such an engine": (CONV2D / "copied.py",),
+    "conv2d: its spec, reading a call, chips": tuple(
+        CONV2D / f"{name}.py" for name in ("copied_spec", "copied_problem", "copied_build", "chips")
+    ),
     "conv2d: gradients": (ROOT / "tilekit" / "gradients.py",),
     "block_scaled: payload, op, spec, entry": (
         ROOT / "tilekit" / "tile_op" / "block_scaled.py",

@@ -91,7 +91,8 @@ def model_table() -> str:
 
 
 CHIP_STATES = {
-    "sm_80": "kernels built by `mma.sync`; the text for sm_80 run on an H200 and on the emulator; not yet on an A100",
+    "sm_80": "kernels built by `mma.sync`, run on the emulator; the text of matmuls for sm_80 run on an H200; not yet "
+    "on an A100",
     "sm_86": "kernels built, those of sm_80 with its limits; assembled by ptxas, run on the emulator",
     "sm_89": "kernels built, with 8-bit floats; assembled by ptxas, run on the emulator",
     "sm_90a": "kernels built; run and measured on an H200; emulated",

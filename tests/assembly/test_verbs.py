@@ -32,6 +32,7 @@ VENDOR = {
     "epilogue/staged.py",
     "epilogue/subtiles.py",
     "kernels/block_scaled/payload.py",
+    "kernels/conv2d/copied.py",
     "kernels/conv2d/lines.py",
     "kernels/gemv/chunk.py",
     "kernels/gemv/sums.py",

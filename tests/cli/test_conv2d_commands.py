@@ -40,6 +40,20 @@ def test_run_computes_what_the_options_say(invoke: Any, options: Any, label: str
     assert found["name"].startswith("conv2d")  # 1x1 filters of 8 channels too: in slices as wide
 
 
+def test_chips_whose_threads_copy_pixels(invoke: Any, tmp_path: Any) -> None:
+    """`run`, `dump` and `trace` read a call as the chip loads it, with a tile that is asked for too."""
+    options = (*SMALL, "--target", "sm_89", "--tile", "64x64")
+    found = json.loads(invoke("run", "conv2d", *options, "--dtype", "e4m3", "--residual", "--json").stdout)
+    assert (found["right"], "tile 64x64" in found["config"]) == (True, True)
+    shown = invoke("dump", "conv2d", "--target", "sm_86", "--c", 3, "--r", 7, "--tile", "64x64").stdout
+    assert "LineLoader for CpAsyncLoader" in shown
+    assert "PixelLoader" in invoke("dump", "conv2d", "--target", "sm_120a", "--groups", 2).stdout
+    where = ("--out", tmp_path / "t.json", "--json")
+    assert json.loads(invoke("trace", "conv2d", *options, "--groups", 2, *where).stdout)["records"] > 0
+    refused = invoke("run", "conv2d", *SMALL, "--target", "sm_80", "--dtype", "e4m3")
+    assert (refused.exit_code != 0, "TK-MM-001" in refused.output) == (True, True)
+
+
 def test_run_finds_a_wrong_pixel(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two lines of the result swapped are WRONG, and exit code 1."""
     real = tilekit.conv2d

@@ -18,11 +18,32 @@ from tilekit.dtypes import as_dtype
 from tilekit.kernels.conv2d.arguments import ConvArguments
 from tilekit.kernels.dispatch import select
 from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
+from tilekit.targets import target
 
 Array = NDArray[Any]
 Data = Literal["integers", "places", "normal"]
+
+WARP_CHIPS = ("sm_80", "sm_86", "sm_89", "sm_120a")
+"""Chips whose matrix instruction is one warp's, and whose convolutions' loader is software."""
+
+
+def _warp_configs(chip: str) -> tuple[KernelConfig | None, ...]:
+    kind: Any = platform(target(chip)).config
+    return (
+        None,
+        None,
+        None,
+        kind(tile=(64, 64)),
+        kind(tile=(32, 32), grid=(1, 1), stages=3),
+        kind(tile=(128, 64), grid=(4, 2), raster_order="n"),
+        kind(tile=(64, 48), grid=(2, 1), resident=2, split_k=3),
+        kind(tile=(64, 64), grid=(1, 4), split_k=2),
+        kind(tile=(32, 128), grid=(2, 4), stages=2),
+    )
+
 
 CONFIGS: dict[str, tuple[KernelConfig | None, ...]] = {
     "sm_90a": (
@@ -50,6 +71,7 @@ CONFIGS: dict[str, tuple[KernelConfig | None, ...]] = {
         BlackwellConfig(tile=(128, 32), cluster=(2, 1), swap_ab=True),
         BlackwellConfig(tile=(128, 64), cluster=(1, 1), cta_group=1, swap_ab=True, split_k=2),
     ),
+    **{chip: _warp_configs(chip) for chip in WARP_CHIPS},
 }
 TYPES = (("bf16", "bf16"), ("bf16", "bf16"), ("f16", "f16"), ("e4m3", "e4m3"), ("e5m2", "e4m3"))
 
@@ -254,7 +276,7 @@ def _layouts(case: Convolution) -> list[tuple[str, tuple[int, ...], str]]:
 
 
 def _draw(rng: Random, seed: int, chip: str, *, large: bool) -> Convolution:
-    types = rng.choice(TYPES)
+    types = rng.choice(TYPES if target(chip).has("float8_matrix") else TYPES[:3])
     groups = rng.choice((1, 1, 1, 1, 2, 3, 8))
     most = 5 if not large else 9
     channels = groups * rng.choice(

@@ -32,6 +32,8 @@ LIMITS = {
     "conv2d: reading a call": 366,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
+    "conv2d: the loader of chips without such an engine": 108,
+    "conv2d: its spec, reading a call, chips": 150,
     "conv2d: gradients": 205,
     "blockwise: payload and factors, spec, entry": 200,
     "blockwise: accumulators with factors, reads ahead": 166,

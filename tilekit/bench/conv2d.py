@@ -49,6 +49,8 @@ class ConvWorkload:
     groups : int
     a_dtype, b_dtype, out_dtype : DType
         Of images, filters and result.
+    target : str, optional
+        The chip that it is read for, which says how operands are loaded; None for the default one.
     bias, residual : bool
         Whether K values, or an array like the result, are added.
     activation, accumulation
@@ -71,6 +73,7 @@ class ConvWorkload:
     activation: Activation | None = None
     residual: bool = False
     accumulation: Accumulation = "fast"
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if min(*self.x, *self.filters, *self.stride, self.groups) < 1:
@@ -217,7 +220,8 @@ class ConvWorkload:
         a, b, keywords = self.call(layouts)
         if self.residual:
             keywords["residual"] = self.views[2]
-        return ConvArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, target=target, **keywords)
+        where = self.target if target is None else target
+        return ConvArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, target=where, **keywords)
 
     def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
         """What `tilekit.conv2d` is called with."""

@@ -199,7 +199,7 @@ def _images(call: CallOptions) -> ConvWorkload:
     how: dict[str, Any] = {name: both(text, f"--{name}") for name, text in given.items() if text is not None}
     groups = 1 if call.groups is None else call.groups
     x, filters = (1 if call.n is None else call.n, h, w, c), (64 if call.k is None else call.k, r, s)
-    return replace(like, x=x, filters=filters, groups=groups, **how)
+    return replace(like, x=x, filters=filters, groups=groups, target=call.target, **how)
 
 
 def convolution_like(

@@ -46,6 +46,9 @@ WARPS = 4
 COPYING_REGISTERS = 56
 """Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
 
+NARROW_REGISTERS = 96
+"""Those of a thread that multiplies, too, beside those that pieces of 16 bytes take: two ways, and lines to shift."""
+
 TAIL_ALIGNMENT = 128
 
 LONGEST_LINE = (1 << 32) - 1024
@@ -176,6 +179,10 @@ class CopyPlan:
     def tail_bytes(self) -> int:
         """Shared memory of a stage's ninth pieces."""
         return self.lines * PIECE if self.shifts else 0
+
+    def kept(self, name: str) -> tuple[SharedDeclaration, ...]:
+        """Shared memory that it takes once, whatever the stages of the ring called `name`."""
+        return ()
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory that it takes beside the image, in the ring called `name`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
@@ -64,7 +64,12 @@ def extents(workload: Tunable, spec: Any) -> dict[str, Any]:
 
 
 def as_computed(workload: Tunable, target: Target) -> Tunable:
-    """The same workload as the family has it that computes it: a product of a few rows may be a gemv's."""
+    """The same workload as the chip's family has it: a product of a few rows may be a gemv's.
+
+    Of a convolution the chip says how operands are loaded, and with that how long its sums are.
+    """
+    if isinstance(workload, ConvWorkload):
+        return replace(workload, target=target.name)
     if type(workload) is not MatmulWorkload:
         return workload
     a, b, out = workload.views

@@ -23,10 +23,10 @@ from tilekit.arrays import (
 from tilekit.epilogue.python import EpilogueCall
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type, settings
+from tilekit.kernels.conv2d.copied_problem import by_threads, read_on
 from tilekit.kernels.conv2d.images import Axis
-from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch, read_convolution
+from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch
 from tilekit.kernels.conv2d.spec import ConvSpec
-from tilekit.kernels.conv2d.threads import ThreadSpec
 from tilekit.kernels.epilogue_arguments import SharedEpilogueKeywords
 from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, check_types
@@ -106,7 +106,7 @@ class ConvArguments(MatmulArguments):
         }
         more |= settings(given)
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
-        problem = read_convolution(images, filters, y, along, groups)
+        problem = read_on(target, images, filters, y, along, groups)
         return cls.of(problem, images, filters, rows, dtype, epilogue, views=views, **more)
 
     def new_output(self) -> NewArrays:
@@ -125,8 +125,8 @@ class ConvArguments(MatmulArguments):
         plain, problem = super().spec_storing(store), self.problem
         if not isinstance(problem, ConvProblem):
             return plain
-        if plain.copies:
-            return ThreadSpec(**vars(plain), lines=problem.lines)
+        if (loaded := by_threads(plain, problem)) is not None:
+            return loaded
         block = SWIZZLE_BYTES if plain.promoted else problem.block_bytes  # 128 products are added at once
         return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b, block_bytes=block)
 

@@ -17,9 +17,9 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.im2col import Places
 from tilekit.kernels.conv2d.images import corner, declare
-from tilekit.tile_io.cp_async import PIECE, WARPS, WORD, CopyPlan
+from tilekit.tile_io.cp_async import PIECE, WORD, CopyPlan
 from tilekit.tiles.cluster import Multicast
-from tilekit.tiles.stage import Stage
+from tilekit.tiles.stage import AsyncWriter, Stage
 
 NO_LINE = 1 << 30
 """A line that no image has."""
@@ -38,7 +38,7 @@ class GatherPlan(CopyPlan):
     @property
     def clocks(self) -> int:
         """Instructions of a warp for a stage: at each place some that count, and some for each of a thread's rows."""
-        lines = -(-self.tile.rows // (WARPS * 32))
+        lines = -(-self.tile.rows // (self.warps * 32))
         return self.tile.row_bytes // self.width * (COUNTING + lines * LOADING)
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
@@ -60,11 +60,11 @@ class GatherLoader:
     """
 
     prefetches = False
-    writer = None
-    """A thread has written a stage when it goes on."""
+    writer: AsyncWriter | None = None
+    """None where a thread has written a stage when it goes on, and waits for nothing else."""
 
     def __init__(self, w: Writer, plan: CopyPlan, *, batched: bool) -> None:
-        self.tile, self.width, self.batched, name = plan.tile, plan.width, batched, plan.tile.name
+        self.plan, self.tile, self.width, self.batched, name = plan, plan.tile, plan.width, batched, plan.tile.name
         self.address = w.parameter(name, GMEM, lambda call: call.address(name))
         self.rows: type[GatheredRows] = GatheredRows
         self.n = declare(w, self.tile, "extent_y", "extent_x", "count", "image_pitch", "line_pitch", "pixel_pitch")
@@ -79,14 +79,12 @@ class GatherLoader:
 
 
 class BoundGather:
-    """A `GatherLoader` in a role of four warps."""
-
-    writer = None
+    """A `GatherLoader` in a role of as many warps as its plan has."""
 
     def __init__(self, w: Writer, loader: GatherLoader, stages: SharedArray) -> None:
-        self.loader, self.stages = loader, stages
-        first = (w.warp() % WARPS) * w.lanes + w.lane()
-        self.lines = [first + line for line in range(0, loader.tile.rows, WARPS * w.lanes)]
+        self.loader, self.stages, self.writer = loader, stages, loader.writer
+        first = (w.warp() % loader.plan.warps) * w.lanes + w.lane()
+        self.lines = [first + line for line in range(0, loader.tile.rows, loader.plan.warps * w.lanes)]
 
     def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> GatheredRows:
         """Turn to the rows of a tile."""
@@ -99,8 +97,12 @@ class GatheredRows:
     def __init__(self, w: Writer, bound: BoundGather, row: Value, batch: Operand, k: Operand) -> None:
         self._bound, self._loader = bound, bound.loader
         self._size = self._loader.tile.bits // 8
-        self._at = Places(w, self._loader.n, k, self._loader.width // self._size)
+        self._at = self._first_place(w, k)
         self._pixels = [self._pixel(w, line, row + line, batch) for line in bound.lines]
+
+    def _first_place(self, w: Writer, k: Operand) -> Places:
+        """Where in the filter element `k` of K is."""
+        return Places(w, self._loader.n, k, self._loader.width // self._size)
 
     def _pixel(self, w: Writer, line: Value, row: Value, batch: Operand) -> tuple[Value, Value, Value]:
         n, rows = self._loader.n, self._loader.tile.rows
@@ -128,7 +130,7 @@ class GatheredRows:
         """Write a piece of each of this thread's rows."""
         tile = self._loader.tile
         for line, row_words in zip(self._bound.lines, words, strict=True):
-            with nullcontext() if tile.rows % (WARPS * w.lanes) == 0 else w.when(line < tile.rows):
+            with nullcontext() if tile.rows % (self._loader.plan.warps * w.lanes) == 0 else w.when(line < tile.rows):
                 target = image + line * tile.row_bytes + tile.swizzled(piece * PIECE, line)
                 w.isa.memory.store_shared_b32x4(address=target, values=RegisterTile(row_words))
 

@@ -17,7 +17,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.gather import GatheredRows, GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.im2col import Places
-from tilekit.tile_io.cp_async import PIECE, WARPS, WORD
+from tilekit.tile_io.cp_async import PIECE, WORD
 from tilekit.tiles.stage import Stage
 
 COUNTING, LOADING = 17, 185
@@ -36,7 +36,7 @@ class LinePlan(GatherPlan):
     @property
     def rows_each(self) -> int:
         """Rows of a thread."""
-        return -(-self.tile.rows // (WARPS * 32))
+        return -(-self.tile.rows // (self.warps * 32))
 
     @property
     def registers(self) -> int:

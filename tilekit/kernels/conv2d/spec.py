@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tilekit.assembly.writer import Writer
+from tilekit.kernels.conv2d.chips import OfImages
 from tilekit.kernels.conv2d.im2col import Im2colLoader
-from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
 
 @dataclass(frozen=True)
-class ConvSpec(MatmulSpec):
+class ConvSpec(OfImages):
     """A convolution of images: ``A`` are they, as filters go over them, and ``B`` are the filters.
 
     Attributes
@@ -30,7 +30,6 @@ class ConvSpec(MatmulSpec):
     swizzle: int = SWIZZLE_BYTES
     im2col_b: bool = False
     block_bytes: int = SWIZZLE_BYTES
-    own_loaders = True
 
     def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
         """Bytes over which the images of what the instruction takes as A and as B are swizzled."""

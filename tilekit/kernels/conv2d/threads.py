@@ -26,9 +26,9 @@ class ThreadSpec(ConvSpec):
 
     lines: bool = False
 
-    def copy_plan(self, tile: OperandTile, width: int) -> CopyPlan:
+    def copy_plan(self, tile: OperandTile, width: int, **how: Any) -> CopyPlan:
         """Which thread copies what of an operand that TMA refuses."""
-        return (LinePlan if self.lines else GatherPlan)(tile, width)
+        return (LinePlan if self.lines else GatherPlan)(tile, width, **how)
 
     def loader(
         self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any

@@ -24,13 +24,14 @@ class KernelMemory(NamedTuple):
     ----------
     stage, barriers
         Of one stage of the ring of operands: its tiles, with what their copies take beside, and how its roles meet.
-    output
-        Of what takes tiles out; it is declared between the two.
+    loaders, output
+        Of what loads, whatever the stages, and of what takes tiles out; they are declared between the two.
     rest
         Of everything behind.
     """
 
     stage: tuple[SharedDeclaration, ...]
+    loaders: tuple[SharedDeclaration, ...]
     output: tuple[SharedDeclaration, ...]
     barriers: tuple[SharedDeclaration, ...]
     rest: tuple[SharedDeclaration, ...]
@@ -39,11 +40,12 @@ class KernelMemory(NamedTuple):
     def of(cls, config: KernelConfig, spec: MatmulSpec) -> KernelMemory:
         """Collect it. `compose` makes the components in this order, and `SharedMemory.check` compares."""
         stage = config.payload(spec).declared(RING, 1)
-        if spec.copies:
-            for copies in config.copy_plans(spec):
-                stage += copies.declared(RING, 1) if copies is not None else ()
+        plans = [copies for copies in config.copy_plans(spec) if copies is not None]
+        for copies in plans:
+            stage += copies.declared(RING, 1)
         return cls(
             stage=stage,
+            loaders=tuple(kept for copies in plans for kept in copies.kept(RING)),
             output=config.output(spec).declared(),
             barriers=config.ring_barriers(RING),
             rest=(
@@ -67,16 +69,17 @@ class KernelMemory(NamedTuple):
     def declared(self, stages: int) -> tuple[SharedDeclaration, ...]:
         """All of it, in order, with so many stages."""
         ring, barriers = (tuple(d.times(stages) for d in which) for which in (self.stage, self.barriers))
-        return (*ring, *self.output, *barriers, *self.rest)
+        return (*ring, *self.loaders, *self.output, *barriers, *self.rest)
 
     def size(self, stages: int) -> int:
         """Bytes of a kernel with so many stages."""
-        taken = size_of(self.output, size_of(self.stage, times=stages))
+        taken = size_of((*self.loaders, *self.output), size_of(self.stage, times=stages))
         return size_of(self.rest, size_of(self.barriers, taken, times=stages))
 
     def stages_within(self, limit: int) -> int:
         """Stages that fit into so many bytes."""
-        fixed, of_stage = size_of(self.output) + size_of(self.rest), size_of(self.stage) + size_of(self.barriers)
+        fixed = size_of((*self.loaders, *self.output)) + size_of(self.rest)
+        of_stage = size_of(self.stage) + size_of(self.barriers)
         stages = max(0, limit - fixed) // of_stage + 1  # or fewer: what aligns one object behind another is not in it
         while stages and self.size(stages) > limit:
             stages -= 1

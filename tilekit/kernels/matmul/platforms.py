@@ -164,7 +164,11 @@ def platform(target: Target) -> Platform:
 
 def read_for(target: Target, a: ArrayView, b: ArrayView) -> MatmulProblem:
     """Check two operands against each other, as `read_problem` does, and say how `target` can load them."""
-    problem = read_problem(a, b)
+    return loaded_by(target, read_problem(a, b))
+
+
+def loaded_by(target: Target, problem: MatmulProblem) -> MatmulProblem:
+    """The same problem, its operands as `target` can load them."""
     load = platform(target).components.load
     return replace(problem, a=replace(problem.a, load=load(problem.a)), b=replace(problem.b, load=load(problem.b)))
 

@@ -17,7 +17,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
+from tilekit.tile_io.cp_async import NARROW_REGISTERS, WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.mfma import Mfma
@@ -313,9 +313,9 @@ class MatmulSpec:
         """Bytes over which the images of what the instruction takes as A and as B are swizzled, where K-major."""
         return SWIZZLE_BYTES, SWIZZLE_BYTES
 
-    def copy_plan(self, tile: OperandTile, width: int) -> CopyPlan:
-        """Which thread copies what of an operand that TMA refuses."""
-        return CopyPlan(tile, width)
+    def copy_plan(self, tile: OperandTile, width: int, **how: Any) -> CopyPlan:
+        """Which thread copies what of an operand that threads copy; `how`, as `CopyPlan` takes it."""
+        return CopyPlan(tile, width, **how)
 
     def loader(
         self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any
@@ -412,6 +412,11 @@ class MatmulSpec:
     def copies(self) -> bool:
         """Whether threads copy an operand."""
         return self.loads != ("tma", "tma")
+
+    @property
+    def copying_registers(self) -> int:
+        """Registers of a thread that copies and multiplies, beside those that pieces of 16 bytes take."""
+        return NARROW_REGISTERS if self.copies else 0
 
     @property
     def promoted(self) -> bool:

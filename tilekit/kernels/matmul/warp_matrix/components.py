@@ -9,7 +9,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul import copy_engine
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import WIDTHS, CpAsyncLoader
+from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.accumulators import Accumulators
@@ -71,7 +71,8 @@ def loaders(
     """Copies that threads start, of as many bytes as rows allow; or the copy engine's, where it has a role."""
     if not config.together:
         return copy_engine.loaders(w, spec, config, plan, cluster, stages)
-    a, b = (CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed) for copies in config.plans(spec))
+    plans = zip("ab", config.plans(spec), strict=True)
+    a, b = (spec.loader(operand, w, copies.tile, copies, stages) for operand, copies in plans)
     return a, b
 
 

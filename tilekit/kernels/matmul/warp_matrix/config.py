@@ -103,7 +103,12 @@ class WarpMatrixConfig(KernelConfig):
     def plans(self, spec: MatmulSpec) -> tuple[CopyPlan, CopyPlan]:
         """How threads copy A and B, where they do."""
         a, b = (
-            CopyPlan(tile, PIECE if load == "tma" else load, self.count, side == "b" and self.interleaved(spec))
+            spec.copy_plan(
+                tile,
+                PIECE if load == "tma" else load,
+                warps=self.count,
+                interleaved=side == "b" and self.interleaved(spec),
+            )
             for side, tile, load in zip("ab", self.operands(spec), spec.loads, strict=True)
         )
         return a, b
@@ -121,7 +126,7 @@ class WarpMatrixConfig(KernelConfig):
         ):
             return False
         whole = self.tile[1] % (INTERLEAVED * self.grid[1]) == 0
-        return whole and spec.b_major == "k" and spec.b_load == "tma"
+        return whole and spec.b_major == "k" and spec.b_load == "tma" and not spec.finds[1]
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
         """How threads copy A and B, if all of them do; else the copy engine has both."""

@@ -45,6 +45,9 @@ STORE_BYTES_PER_CLOCK = 24
 SHARE_CLOCKS = 2_500
 """What handing a share of a sum on costs, beside its bytes."""
 
+ISSUED_PER_CLOCK = 4
+"""Instructions that a multiprocessor issues."""
+
 SHARED_BYTES_PER_CLOCK = 128
 """What a multiprocessor reads from shared memory."""
 
@@ -133,9 +136,13 @@ def _estimate(config: WarpMatrixConfig, spec: MatmulSpec, model: WarpMatrixModel
     read = (rows * across + columns * down + rows + columns) * SWIZZLE_BYTES
     shared = read / SHARED_BYTES_PER_CLOCK
     l2 = (rows + columns) * SWIZZLE_BYTES / model.l2_bytes
-    busy = min(config.resident, -(-grid.tiles // model.target.multiprocessors))
+    busy = max(1, min(config.resident, -(-grid.tiles // model.target.multiprocessors)))  # of no tiles, too
+    # Threads look for what they load, where a family's own loaders do.
+    clocks = sum(copies.clocks for copies in config.plans(spec)) if spec.own_loaders else 0
+    found = clocks * config.count / ISSUED_PER_CLOCK
     # Reads of shared memory hold the matrix cores up where they take most of their time.
-    block = max(tensor * (1 + READ_COST * max(0.0, shared / tensor - READ_SHARE)), shared, l2) + STAGE_CLOCKS
+    busiest = max(tensor * (1 + READ_COST * max(0.0, shared / tensor - READ_SHARE)), shared, l2, found)
+    block = busiest + STAGE_CLOCKS
     if config.resolved_stages(model.target, spec) < STAGES_AHEAD:
         block += SHORT_CLOCKS
     store = rows * columns * spec.out_dtype.bytes / STORE_BYTES_PER_CLOCK

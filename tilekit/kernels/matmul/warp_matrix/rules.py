@@ -34,9 +34,6 @@ OTHER_REGISTERS = 48
 SHARE_REGISTERS = 12
 """Those more where a sum is shared."""
 
-NARROW_REGISTERS = 92
-"""Those more where an operand is copied in pieces of less than 16 bytes: two ways, and lines to shift."""
-
 FURTHER_REGISTERS = 8
 """Those more in a batch, and those where a matrix is added, beside such copies: addresses, of 64 bits each."""
 
@@ -103,8 +100,8 @@ def _registers(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iter
         SLOTS * FOUR * sum(extent // (ROWS * warps) for extent, warps in zip(config.tile, config.grid, strict=True))
     )
     others = OTHER_REGISTERS + (SHARE_REGISTERS if config.split_k > 1 else 0)
-    if spec.copies:
-        others += NARROW_REGISTERS + FURTHER_REGISTERS * (spec.batched + (spec.functions.residual is not None))
+    if copying := spec.copying_registers:
+        others += copying + FURTHER_REGISTERS * (spec.batched + (spec.functions.residual is not None))
     over = sums + fragments + others - granted
     if over > 0:
         yield Violation(
