@@ -28,7 +28,7 @@ from tilekit.tiles.operand import ATOM_ROWS
 
 _MEMORY_BARRIER, _EPILOGUE_BARRIER = 1, 2
 
-_REGISTERS = {1: (240, None, 40), 2: (192, 96, 32)}
+_REGISTERS = {1: (192, 96, 96), 2: (184, 80, 64)}
 """Of a thread that weighs, corrects, and of the others, by tiles: those of a launch are 168 and 128."""
 
 
