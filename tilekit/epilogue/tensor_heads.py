@@ -83,9 +83,7 @@ class BoundTensorHeads:
         self._row_address = self._image + group.thread * e.tile.row_bytes
         self._stores = group.thread == 0
 
-    def store(
-        self, w: Writer, sums: TensorCorrector, part: int, total: Value, maximum: Value, tile: HeadTile
-    ) -> None:
+    def store(self, w: Writer, sums: TensorCorrector, part: int, total: Value, maximum: Value, tile: HeadTile) -> None:
         """Finish the rows of a part of the tile and store them."""
         e = self._e
         first = tile.row + part * e.tile.rows

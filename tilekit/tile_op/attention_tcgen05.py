@@ -35,8 +35,8 @@ class TensorScores:
     Raises
     ------
     TraceError
-        ``TK-PART-001`` for rows that the instruction has no shape for, ``TK-TRACE-017`` for other tiles than K-major ones
-        of 16-bit elements.
+        ``TK-PART-001`` for rows that the instruction has no shape for, ``TK-TRACE-017`` for tiles that are not K-major
+        or not of 16-bit elements.
     """
 
     def __init__(self, queries: OperandTile, keys: OperandTile) -> None:
@@ -115,9 +115,7 @@ class BoundTensorWeighted:
         self._stride = values.stride >> 4
         self._values = _low(w, values, op.matrix)
 
-    def multiply(
-        self, w: Writer, sums: Value, weights: Value, values: Stage, *, accumulate: Value | bool
-    ) -> None:
+    def multiply(self, w: Writer, sums: Value, weights: Value, values: Stage, *, accumulate: Value | bool) -> None:
         """Issue the product with a stage; it overwrites the sums unless `accumulate` holds."""
         op = self._op
         low = self._values + values.index * self._stride

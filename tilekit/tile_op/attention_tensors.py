@@ -192,7 +192,7 @@ class TensorCorrector:
         self._phase = _Phase(w, "sums_phase")
 
     def rescale(self, tile: int, factor: Value) -> None:
-        """Multiply the sums of the thread's row, of a block whose scores have come, if any row of the warp asks for it."""
+        """Multiply the sums of the thread's row if any row of the warp asks for it; the block's scores have come."""
         w = self._w
         asked = w.ptx.softmax.any(value=factor != 1.0)
         asked.uniform = True

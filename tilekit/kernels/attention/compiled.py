@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from string import ascii_uppercase
 from typing import Any, ClassVar
 
 from tilekit.assembly.writer import Parameter
@@ -67,15 +68,18 @@ class AttentionKernel(AssembledKernel):
         return "\n".join([*lines, f"{self.text.shared_bytes:>8}  bytes of {self.target.shared_bytes}"])
 
     def _columns(self) -> list[str]:
-        """Tensor memory as a bar, a character for so many columns, and its regions."""
+        """Tensor memory as a bar, a letter for so many columns of a region, and what the letters stand for."""
         regions, capacity = self.text.tensor, self.target.tensor_columns
         bar = ["."] * (capacity // _COLUMNS_DRAWN)
-        for region in regions:
+        for letter, region in zip(ascii_uppercase, regions, strict=False):
             for place in range(region.first // _COLUMNS_DRAWN, -(-region.end // _COLUMNS_DRAWN)):
-                bar[place] = region.name[0].upper()
+                bar[place] = letter
         used = max(region.end for region in regions)
         lines = [f"tensor memory  |{''.join(bar)}|  {used} of {capacity} columns"]
-        return lines + [f"{r.first:>8}  {r.columns} columns  {r.name}" for r in regions]
+        return lines + [
+            f"{region.first:>8}  {region.columns} columns  {letter}: {region.name}"
+            for letter, region in zip(ascii_uppercase, regions, strict=False)
+        ]
 
     def shown(self) -> Shown:
         """What of the kernel is drawn."""

@@ -68,9 +68,7 @@ def role_plan(target: Target, tiles: int) -> WarpPlan:
     softmax = RoleEntry(
         "softmax", waves * tiles, frozenset({"tmem", "sync", "wait", "memory", "store"}), weighs, raised=True
     )
-    correction = RoleEntry(
-        "correction", waves, frozenset({"tmem", "sync", "wait", "memory", "store"}), corrects
-    )
+    correction = RoleEntry("correction", waves, frozenset({"tmem", "sync", "wait", "memory", "store"}), corrects)
     load = RoleEntry("load", waves, frozenset({"load", "sync", "wait"}), others, one_thread=True)
     mma = RoleEntry("mma", 1, frozenset({"mma", "tmem", "sync", "wait", "memory"}), one_thread=True)
     return WarpPlan.of(target, (load, softmax, correction), first=("softmax", "correction")).with_role(
@@ -78,9 +76,7 @@ def role_plan(target: Target, tiles: int) -> WarpPlan:
     )
 
 
-def compose(
-    w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, plan: WarpPlan
-) -> TensorAttention:
+def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, plan: WarpPlan) -> TensorAttention:
     """Select the components."""
     cluster = Cluster.read(w, 1, 1)
     group = max(1, spec.group)
@@ -161,9 +157,7 @@ def compose(
     else:
         output = head_tile("o", spec, ROWS, spec.value_dim)
         place = w.shared.allocate("output", size=output.bytes, alignment=output.alignment, kind="tile")
-        epilogue = TensorHeadEpilogue(
-            output, place, HeadStorer(w, output, rows=ROWS), heads=scheduler.heads, **common
-        )
+        epilogue = TensorHeadEpilogue(output, place, HeadStorer(w, output, rows=ROWS), heads=scheduler.heads, **common)
     return TensorAttention(
         warps=plan,
         cluster=cluster,
