@@ -51,6 +51,8 @@ from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
+from tilekit.tile_op.attention_tensors import AttentionTensors
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
@@ -64,6 +66,7 @@ from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload, StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.row_exchange import RowExchange
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
@@ -97,6 +100,7 @@ __all__ = [
     "Accumulators",
     "AlongColumns",
     "AlongRows",
+    "AttentionTensors",
     "BarrierSync",
     "BufferLoader",
     "BufferScaleLoader",
@@ -146,6 +150,7 @@ __all__ = [
     "RegisterTile",
     "Role",
     "RoleEntry",
+    "RowExchange",
     "RowSums",
     "ScaleTile",
     "ScaledMfma",
@@ -167,6 +172,8 @@ __all__ = [
     "Tcgen05",
     "TensorAccumulators",
     "TensorMemory",
+    "TensorScores",
+    "TensorWeighted",
     "Tile",
     "TileLoader",
     "TileOp",

@@ -9,7 +9,7 @@ from tilekit.assembly.shared import SharedArray, mbarriers
 from tilekit.assembly.types import B32, F32, TMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.accumulators import Warpgroup, require_warpgroups
 from tilekit.tile_op.tensor_accumulators import powers
 from tilekit.tile_op.tensor_memory import TensorMemory
 
@@ -39,6 +39,11 @@ class AttentionTensors:
         Of a block, and of the sums.
     mma, softmax, correction
         The roles: of the second a warpgroup a tile, of the third one.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` for roles of other warps, ``TK-TRACE-016`` for more columns than there are.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class AttentionTensors:
     ) -> None:
         self.tiles, self.keys, self.columns = tiles, keys, columns
         self.memory = memory
+        require_warpgroups(w, "AttentionTensors", softmax=(softmax, tiles), correction=(correction, 1))
         name = type(self).__name__
         self.scores = memory.claim("scores", columns=tiles * keys, claimant=name)
         self.sums = memory.claim("sums", columns=tiles * columns, claimant=name)

@@ -7,7 +7,7 @@ from tilekit.assembly.shared import mbarriers
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.accumulators import Warpgroup, require_warpgroups
 
 _PAIR = 8
 
@@ -24,9 +24,15 @@ class RowExchange:
         Warpgroups that give, each to the one that takes.
     gives, takes
         The roles: of the first a warpgroup a tile, of the second one.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` for roles of other warps.
     """
 
     def __init__(self, w: Writer, *, tiles: Count, gives: Role, takes: Role) -> None:
+        require_warpgroups(w, "RowExchange", gives=(gives, tiles), takes=(takes, 1))
         self.tiles = tiles
         threads, waves = w.target.matrix_threads, w.target.matrix_waves
         self._pairs = w.shared.allocate("rows.pairs", size=_PAIR * threads, count=tiles)
