@@ -56,6 +56,7 @@ from tilekit.tile_op.attention_tensors import AttentionTensors
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
+from tilekit.tile_op.row_exchange import RowExchange
 from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
@@ -66,7 +67,6 @@ from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload, StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_pipeline.row_exchange import RowExchange
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy

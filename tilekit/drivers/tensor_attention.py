@@ -23,9 +23,9 @@ from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AT_ONCE, AttentionTensors, pack
 from tilekit.tile_op.key_range import KeyBlocks, KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
+from tilekit.tile_op.row_exchange import RowExchange
 from tilekit.tile_op.score_layout import LANES
 from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_pipeline.row_exchange import RowExchange
 from tilekit.tile_pipeline.stepped import SteppedConsumer
 from tilekit.tile_schedule.heads import HeadScheduler
 from tilekit.tiles.cluster import Cluster
@@ -78,8 +78,8 @@ class TensorAttention:
         check_components(self)
 
     @property
-    def _tiles(self) -> range:
-        return range(len(self.queries))
+    def _tiles(self) -> tuple[int, ...]:
+        return tuple(number for number, _ in enumerate(self.queries))
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
@@ -218,7 +218,7 @@ class _Weighing:
         weights: list[Value] = []
         for first in range(0, len(scores), AT_ONCE):
             fresh = softmax.weights(scores[first : first + AT_ONCE], scaled)
-            self.tensors.write(first, pack(w, driver.keys.payload.tiles[0].dtype.name, fresh))
+            self.tensors.write(first, pack(w, driver.weighted.values.dtype.name, fresh))
             weights += fresh
         self.tensors.written()
         softmax.add(weights, factors)

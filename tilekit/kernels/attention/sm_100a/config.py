@@ -40,7 +40,7 @@ class BlackwellAttentionConfig:
     keys: int = 128
     stages: int = 2
     slack: int = 8
-    polynomial: int = 4
+    polynomial: int = 8
 
     @property
     def queries(self) -> int:
@@ -103,8 +103,10 @@ class BlackwellAttentionConfig:
 def default_config(spec: AttentionSpec, target: Target, queries: int) -> BlackwellAttentionConfig:
     """The config for a spec and so many queries: the most queries, then keys, with two stages at least if they fit."""
     tiles = (1,) if spec.group or queries <= ROWS else (2, 1)
+    # Of wider heads the tensor core takes longer than MUFU does (`model.block_cycles`).
+    polynomial = BlackwellAttentionConfig.polynomial if max(spec.head_dim, spec.value_dim) <= 128 else 0
     made = [
-        BlackwellAttentionConfig(number, keys, stages)
+        BlackwellAttentionConfig(number, keys, stages, polynomial=polynomial)
         for number in tiles
         for most in ((6, 5, 4, 3, 2), (1,))
         for keys in (128, 96, 64, 48, 32)

@@ -19,9 +19,9 @@ from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AttentionTensors
 from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
+from tilekit.tile_op.row_exchange import RowExchange
 from tilekit.tile_op.score_layout import LANES
 from tilekit.tile_op.tensor_memory import TensorMemory
-from tilekit.tile_pipeline.row_exchange import RowExchange
 from tilekit.tile_schedule.heads import HeadScheduler
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.operand import ATOM_ROWS
