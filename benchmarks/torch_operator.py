@@ -1,7 +1,7 @@
 """What torch's operator costs the host beside the product it calls: ``python -m benchmarks.torch_operator``.
 
-Needs torch, of which the CPU's build will do: the product is a stand-in that returns a tensor. Printed are microseconds a
-call as users make it, and through torch's dispatcher, as calls go that have a gradient to record.
+Needs torch, of which the CPU's build will do: the product is a stand-in that returns a tensor. Printed are microseconds
+a call as users make it, and through torch's dispatcher, as calls go that have a gradient to record.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tilekit.arrays import fingerprint, resolve_stream, view_of
 from tilekit.dtypes import DType
 from tilekit.kernels.attention.arguments import AttentionArguments, operands
 from tilekit.kernels.attention.compiled import AttentionKernel, chosen
-from tilekit.kernels.attention.config import AttentionConfig
+from tilekit.kernels.attention.platforms import AnyAttentionConfig
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.targets import PlaceName
 
@@ -28,7 +28,7 @@ def attention(
     out: Any = None,
     lse: Any = None,
     stream: Any = None,
-    config: AttentionConfig | None = None,
+    config: AnyAttentionConfig | None = None,
     target: PlaceName | None = None,
 ) -> Any:
     """Return ``softmax(scale * q @ kᵀ) @ v`` of each head, accumulated in f32.
@@ -54,9 +54,10 @@ def attention(
         True, or where to write the logarithms of the sums of exponentials, (B, H, Sq) f32: minus infinity for queries
         that see no key. The call then returns ``(out, lse)``.
     stream, target
-        As for `tilekit.matmul`; sm_90a.
+        As for `tilekit.matmul`; sm_90a or sm_100a.
     config
-        How to compute: an `AttentionConfig`; by default chosen for head dims and mask.
+        How to compute: an `AttentionConfig`, on sm_100a a `BlackwellAttentionConfig`; by default chosen for head dims
+        and mask.
 
     Raises
     ------
@@ -104,7 +105,7 @@ def attention(
 
 
 def attention_kernel_for(
-    q: Any, k: Any, v: Any, *, config: AttentionConfig | None = None, **keywords: Any
+    q: Any, k: Any, v: Any, *, config: AnyAttentionConfig | None = None, **keywords: Any
 ) -> AttentionKernel:
     """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
     arguments = AttentionArguments.parse(q, k, v, **keywords)

@@ -11,17 +11,33 @@ import tilekit
 from tests.attention.cases import Case, expected, generated, worst
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import chosen
+from tilekit.kernels.attention.sm_100a.config import BlackwellAttentionConfig
 
 MOST_UNITS = 4.0
 
+TARGETS = ["sm_90a", "sm_100a"]
 
-def check(case: Case, *, seed: int = 0, config: tilekit.AttentionConfig | None = None, **emulator: Any) -> Any:
-    """Run a case on the emulator into poisoned outputs, and hold it to float64; return the output."""
+
+def sampled(cases: Any, every: int) -> list[Any]:
+    """Pairs of a target and each case; on sm_100a those that are no multiple of `every` are for breadth."""
+    pairs = [("sm_90a", case) for case in cases]
+    marks = [() if place % every == 0 else (pytest.mark.breadth,) for place in range(len(pairs))]
+    return [
+        *pairs,
+        *(pytest.param("sm_100a", case, marks=mark) for (_, case), mark in zip(pairs, marks, strict=True)),
+    ]
+
+
+def check(case: Case, *, seed: int = 0, config: Any = None, target: str = "sm_90a", **emulator: Any) -> Any:
+    """Run a case on the emulator into poisoned outputs, and hold it to float64; return the output.
+
+    The seed is that of the operands and of the interleaving.
+    """
     q, k, v = case.arrays(seed)
     out = np.full((*q.shape[:3], v.shape[3]), np.nan, q.dtype)
     lse = np.full((case.batch, case.heads, case.queries), np.nan, np.float32)
-    arguments = AttentionArguments.parse(q, k, v, out=out, lse=lse, **case.options)
-    chosen(arguments, config).plan(arguments, **emulator)()
+    arguments = AttentionArguments.parse(q, k, v, out=out, lse=lse, target=target, **case.options)
+    chosen(arguments, config).plan(arguments, seed=seed, **emulator)()
     reference, logs = expected(q, k, v, **case.options)
     assert worst(out, reference, v, case.dtype) < MOST_UNITS
     finite = np.isfinite(logs)
@@ -31,10 +47,10 @@ def check(case: Case, *, seed: int = 0, config: tilekit.AttentionConfig | None =
     return out
 
 
-@pytest.mark.parametrize("number", range(12))
-def test_generated_calls_are_those_of_float64(number: int) -> None:
+@pytest.mark.parametrize(("target", "number"), sampled(range(12), 6))
+def test_generated_calls_are_those_of_float64(target: str, number: int) -> None:
     """Head dims, ratios of heads, ragged lengths, masks and caps at random."""
-    check(generated(12, seed=19, longest=150)[number], seed=number)
+    check(generated(12, seed=19, longest=150)[number], seed=number, target=target)
 
 
 @pytest.mark.gpu
@@ -48,9 +64,9 @@ def test_generated_calls_on_a_gpu_are_those_of_float64() -> None:
         assert logs < 2e-3 * case.options.get("softcap", 1.0), case
 
 
-@pytest.mark.parametrize("elements", [64, 96, 128, 192, 256])
+@pytest.mark.parametrize(("target", "elements"), sampled([64, 96, 128, 192, 256], 5))
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_query_that_knows_one_key_gets_its_value(elements: int, causal: bool) -> None:
+def test_a_query_that_knows_one_key_gets_its_value(target: str, elements: int, causal: bool) -> None:
     """Each query is a large multiple of the key it points at, and values say where they lie: not a bit is lost."""
     random = np.random.default_rng(elements)
     keys, queries, heads = 150, 130, 2
@@ -61,9 +77,32 @@ def test_a_query_that_knows_one_key_gets_its_value(elements: int, causal: bool) 
     q, k = (8.0 * codes[:, pointed]).astype(np.float16), codes.astype(np.float16)
     v = np.broadcast_to(np.arange(keys, dtype=np.float16)[None, :, None, None], codes.shape).copy()
     v[..., 1::2] = np.arange(heads, dtype=np.float16)[:, None]
-    out = tilekit.attention(q, k, v, causal=causal, scale=4.0)
+    out = tilekit.attention(q, k, v, causal=causal, scale=4.0, target=target)
     np.testing.assert_array_equal(out[0, :, :, 0], np.repeat(pointed[:, None], heads, 1))
     np.testing.assert_array_equal(out[0, :, :, 1], np.broadcast_to(np.arange(heads), (queries, heads)))
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(1, 20))])
+@pytest.mark.parametrize("tiles", [1, 2])
+def test_blackwell_ctas_that_take_several_tiles_get_each_right(seed: int, tiles: int) -> None:
+    """Two CTAs for several unequal tiles, under several interleavings; one of the tiles has a single block."""
+    config = BlackwellAttentionConfig(tiles=tiles, keys=32, stages=2)
+    case = Case(1, 300, 90, 2, 1, 64, 64, "bf16", {"causal": True})
+    check(case, config=config, seed=seed, target="sm_100a", multiprocessors=2)
+
+
+@pytest.mark.parametrize("choices", [{"polynomial": 0}, {"polynomial": 1}, {"slack": 0}, {"keys": 48, "stages": 1}])
+def test_blackwell_configs_compute_the_same(choices: dict[str, int]) -> None:
+    """Exponentials by MUFU alone or by multiplications alone, sums rescaled at every maximum, a ring of one stage."""
+    config = BlackwellAttentionConfig(**{"tiles": 1, "keys": 32, **choices})
+    check(Case(1, 100, 150, 1, 1, 64, 64, "f16"), config=config, target="sm_100a")
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(1, 20))])
+def test_blackwell_shares_of_keys_add_up(seed: int) -> None:
+    """Few queries of grouped heads, whose keys several CTAs share: the parts are added in order."""
+    case = Case(1, 5, 500, 8, 2, 64, 64, "bf16", {"causal": True})
+    check(case, seed=seed, target="sm_100a", multiprocessors=6)
 
 
 @pytest.mark.parametrize("own_output", [True, False])
@@ -83,17 +122,18 @@ def test_warpgroups_with_and_without_turns(warpgroups: int, turns: bool) -> None
     check(Case(1, 200, 250, 1, 1, 64, 64), config=config)
 
 
-def test_rows_without_a_key_are_zero() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_without_a_key_are_zero(target: str) -> None:
     """More queries than keys under a causal mask, and no keys at all: 0, and minus infinity for their logarithms."""
     random = np.random.default_rng(1)
     q = random.standard_normal((1, 90, 1, 64)).astype(np.float16)
     k = random.standard_normal((1, 30, 1, 64)).astype(np.float16)
-    out, lse = tilekit.attention(q, k, k, causal=True, lse=True)
+    out, lse = tilekit.attention(q, k, k, causal=True, lse=True, target=target)
     assert (out[0, :60] == 0).all()
     assert np.isneginf(lse[0, 0, :60]).all()
     assert (out[0, 60:] != 0).any(axis=-1).all()
     assert np.isfinite(lse[0, 0, 60:]).all()
-    out, lse = tilekit.attention(q, k[:, :0], k[:, :0], lse=True)
+    out, lse = tilekit.attention(q, k[:, :0], k[:, :0], lse=True, target=target)
     assert (out == 0).all()
     assert np.isneginf(lse).all()
 
@@ -104,13 +144,14 @@ def test_no_queries_are_no_launch() -> None:
     assert tilekit.attention(k[:, :0], k, k).shape == (1, 0, 1, 64)
 
 
-def test_arrays_lie_anywhere_and_nothing_else_is_written() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_arrays_lie_anywhere_and_nothing_else_is_written(target: str) -> None:
     """Heads before positions in memory, and an output within a larger array whose other elements stay."""
     random = np.random.default_rng(2)
     q, k, v = (random.standard_normal((2, 3, 70, 64)).astype(np.float16).transpose(0, 2, 1, 3) for _ in range(3))
     whole = np.full((2, 90, 5, 80), 7.0, np.float16)
     out = whole[:, 11:81, 1:4, 8:72]
-    assert tilekit.attention(q, k, v, out=out) is out
+    assert tilekit.attention(q, k, v, out=out, target=target) is out
     reference, _ = expected(q, k, v)
     assert worst(out, reference, v, "f16") < MOST_UNITS
     out[...] = 7.0
@@ -123,3 +164,11 @@ def test_a_kernel_says_what_it_is() -> None:
     kernel = tilekit.attention_kernel_for(q, q, q, causal=True)
     assert "role mma" in kernel.explain()
     assert ".entry attention_f16_d128_right" in kernel.ptx
+
+
+def test_a_blackwell_kernel_draws_its_tensor_memory() -> None:
+    """`explain` has a bar of the columns, and the regions by name."""
+    q = np.zeros((1, 300, 2, 96), np.float16)
+    words = tilekit.attention_kernel_for(q, q, q, target="sm_100a").explain()
+    assert f"tensor memory  |{'A' * 32}{'B' * 24}{'.' * 8}|  448 of 512 columns" in words
+    assert "     256  192 columns  B: sums" in words

@@ -20,6 +20,16 @@ def arrays(**other: Any) -> dict[str, Any]:
     return {"q": Q, "k": K, "v": K, **other}
 
 
+def blackwell(**choices: int) -> dict[str, Any]:
+    """A good call on sm_100a, with a config."""
+    return arrays(target="sm_100a", config=tilekit.BlackwellAttentionConfig(**choices))
+
+
+def wide(elements: int) -> dict[str, Any]:
+    """Operands of that head dim, with too many queries to share a tile."""
+    return dict.fromkeys("qkv", np.zeros((1, 80, 2, elements), np.float16))
+
+
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "three dimensions": (arrays(q=Q[0]), "TK-ATT-001", "q has shape"),
     "another type": (arrays(q=Q.astype(np.float32)), "TK-ATT-001", "q's type"),
@@ -60,7 +70,19 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "TK-ATT-002",
         "lse has strides",
     ),
-    "a chip without the kernel": (arrays(target="sm_100a"), "TK-ATT-005", "sm_90a"),
+    "a chip without the kernel": (arrays(target="sm_80"), "TK-ATT-005", "sm_90a"),
+    "another chip's config": (arrays(target="sm_100a", config=tilekit.AttentionConfig()), "TK-ATT-005", "Blackwell"),
+    "three tiles": (blackwell(tiles=3), "TK-ATT-006", "nearest: 2"),
+    "more keys than a thread has registers for": (blackwell(keys=144), "TK-ATT-006", "nearest: 128"),
+    "columns that there are not": (
+        {**blackwell(keys=128), **wide(192)},
+        "TK-ATT-006",
+        "nearest: keys=64",
+    ),
+    "tiles that do not fit at all": ({**blackwell(keys=16), **wide(256)}, "TK-ATT-006", "nearest: tiles=1"),
+    "stages that do not fit": ({**blackwell(stages=9), **wide(64)}, "TK-ATT-006", "nearest: stages=5"),
+    "too much slack": (blackwell(slack=9), "TK-ATT-006", "nearest: 8"),
+    "a polynomial of minus one": (blackwell(polynomial=-1), "TK-ATT-006", "nearest: 0"),
     "four warpgroups": (arrays(config=tilekit.AttentionConfig(warpgroups=4)), "TK-ATT-006", "nearest: 3"),
     "keys that are no multiple": (arrays(config=tilekit.AttentionConfig(keys=100)), "TK-ATT-006", "nearest: 96"),
     "too many keys": (arrays(config=tilekit.AttentionConfig(1, 256, 2)), "TK-ATT-006", "registers"),

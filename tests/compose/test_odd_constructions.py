@@ -107,6 +107,12 @@ def _tensor(m: Bench) -> dict[str, Any]:
     }
 
 
+def _attention(m: Bench) -> dict[str, Any]:
+    memory = tk.TensorMemory(m.w, **_memory(m))
+    roles = {"mma": ONE, "softmax": TURNS, "correction": LOAD}
+    return {"memory": memory, "tiles": len(TURNS.warps) // 4, "keys": 64, "columns": 128, **roles}
+
+
 def _claimed(m: Bench) -> dict[str, Any]:
     roles = {"scheduler": ONE, "load": LOAD, "readers": (ONE, LOAD, MMA)}
     return {"order": m.raster, "cluster": m.cluster, "stages": 2, **roles}
@@ -249,6 +255,10 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "Tcgen05": lambda m: {"a": m.a, "b": m.b, "group": 1},
     "TensorMemory": _memory,
     "TensorAccumulators": _tensor,
+    "TensorScores": lambda m: {"queries": tile("q"), "keys": tile("k", rows=64)},
+    "TensorWeighted": lambda m: {"values": tile("v", rows=64)},
+    "AttentionTensors": _attention,
+    "RowExchange": lambda m: {"tiles": len(TURNS.warps) // 4, "gives": TURNS, "takes": LOAD},
     "ClcScheduler": _claimed,
     "Mfma": lambda m: {"a": m.a, "b": m.b, **_grid(4), "pieces": 1},
     "MmaSync": lambda m: {"a": m.a, "b": m.b, "warps": 4, "columns": 2, "interleaved": False},
@@ -269,6 +279,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
 }
 TARGETS = {
     **dict.fromkeys(("Tcgen05", "TensorMemory", "TensorAccumulators", "ClcScheduler"), "sm_100a"),
+    **dict.fromkeys(("TensorScores", "TensorWeighted", "AttentionTensors", "RowExchange"), "sm_100a"),
     **dict.fromkeys(("Mfma", "BufferLoader", "BufferToLdsLoader", "SingleCounterSync"), "gfx950"),
     **dict.fromkeys(("BarrierSync", "BufferScaleLoader", "ScaledMfma", "PingPongWaves", "Interleaved"), "gfx950"),
 }
@@ -392,6 +403,10 @@ def _amd_shared(kind: Any) -> Callable[[Bench], Any]:
     [
         (lambda m: tk.Wgmma(tile(), tile("b", tk.F16), warpgroups=2), "TK-TRACE-017", ("bf16", "f16", "'a'", "'b'")),
         (lambda m: tile(rows=100), "TK-PART-001", ("OperandTile(rows=100)", "steps of 8", "nearest: 104")),
+        (lambda m: tk.TensorScores(tile(), tile("b", tk.F16)), "TK-TRACE-017", ("'b'", "nearest: bf16")),
+        (lambda m: tk.TensorWeighted(tile(major="mn")), "TK-TRACE-017", ("'a'", "mn-major")),
+        (lambda m: tk.TensorScores(tile(rows=64), tile("b")), "TK-PART-001", ("queries.rows=64", "nearest: 128")),
+        (lambda m: tk.RowExchange(m.w, tiles=1, gives=ONE, takes=LOAD), "TK-PART-001", ("gives=", "4 warps")),
         (lambda m: tk.Wgmma(tile(rows=96), m.b, warpgroups=1), "TK-PART-001", ("a.rows=96", "nearest: ")),
         (lambda m: tk.Wgmma(tile(rows=128), m.b, warpgroups=3), "TK-PART-001", ("a.rows=128", "nearest: 192")),
         (lambda m: tk.Wgmma(m.a, tile("b", rows=264), warpgroups=1), "TK-PART-001", ("b.rows=264", "nearest: 256")),

@@ -22,9 +22,13 @@ ROOT = Path(tilekit.__file__).parent
 
 CHIP = re.compile(r"sm_?(90|100)a?|gfx9|cdna[34]|mi3\d\d|hopper|blackwell|[hb]200|tensor_columns", re.IGNORECASE)
 
-TABLES = ("targets/", "emulator/", "assembly/gcn/", "cycles/", *(f"kernels/matmul/{name}/" for name in TARGETS))
+_FAMILIES = ("matmul", "attention")
+TABLES = (
+    *("targets/", "emulator/", "assembly/gcn/", "cycles/"),
+    *(f"kernels/{family}/{name}/" for family in _FAMILIES for name in TARGETS),
+)
 """Where chips are described: their limits, the emulator's, the dialect's and the cycle model's tables of them, and what
-each brings to the matmul."""
+each brings to the matmul and to attention."""
 
 REMAINING = {
     "__init__.py": "the public names of the chips' configs",
@@ -33,7 +37,8 @@ REMAINING = {
     "cli/sources.py": "the chip of AMDGCN text that names none",
     "runtime/assembler.py": "what names of AMD targets look like, and an example in an error",
     "compose/portable_choices.py": "tensor memory's extent, for the instruction that has its sums there",
-    "kernels/attention/arguments.py": "the chip that attention is built for",
+    "kernels/attention/platforms.py": "the chips that attention is built for, and where each has its own",
+    "kernels/attention/compiled.py": "tensor memory's extent, of which explain draws a bar",
     "kernels/gemv/family.py": "the chip that the gemv was measured on, and is built for",
 }
 """What names a chip elsewhere, and why; a file that no longer does so leaves the list."""

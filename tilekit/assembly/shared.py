@@ -103,7 +103,7 @@ class SharedArray:
         """Bytes the array takes."""
         return self.stride * self.count
 
-    def at(self, w: Writer, index: Value, base: Value | None = None) -> Value:
+    def at(self, w: Writer, index: Value | int, base: Value | None = None) -> Value:
         """Address of element `index`; of another CTA's, whose shared memory begins at `base`.
 
         Raises

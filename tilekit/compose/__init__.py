@@ -51,9 +51,12 @@ from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
+from tilekit.tile_op.attention_tensors import AttentionTensors
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
+from tilekit.tile_op.row_exchange import RowExchange
 from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
@@ -97,6 +100,7 @@ __all__ = [
     "Accumulators",
     "AlongColumns",
     "AlongRows",
+    "AttentionTensors",
     "BarrierSync",
     "BufferLoader",
     "BufferScaleLoader",
@@ -146,6 +150,7 @@ __all__ = [
     "RegisterTile",
     "Role",
     "RoleEntry",
+    "RowExchange",
     "RowSums",
     "ScaleTile",
     "ScaledMfma",
@@ -167,6 +172,8 @@ __all__ = [
     "Tcgen05",
     "TensorAccumulators",
     "TensorMemory",
+    "TensorScores",
+    "TensorWeighted",
     "Tile",
     "TileLoader",
     "TileOp",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.assembly.fit import check_components
-from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.head_loads import HeadLoads, only_place
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.turns import BoundTurns, NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
@@ -94,26 +94,10 @@ class Attention:
 
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with working_threads(w, warp, role, self.cluster):
-            queries, keys, values = (ring.producer(w) for ring in (self.queries, self.keys, self.values))
-            places = [_place(ring) for ring in (self.queries, self.keys, self.values)]
-            load_query, load_key, load_value = self.loaders
-            block_keys = self.range.keys
+            loads = HeadLoads(w, (self.queries,), self.keys, self.values, self.loaders, self.range.keys)
             for tile in self.scheduler.tiles(w, role):
-                blocks = self.range.blocks(w, tile)
-                own = {"head": tile.kv_head, "batch": tile.batch}
-                row = w.variable(U32, blocks.last * block_keys, "key")
-                with queries.acquire() as stage:
-                    load_query.load(w, places[0], stage, row=tile.row, head=tile.head, batch=tile.batch)
-                with keys.acquire() as stage:
-                    load_key.load(w, places[1], stage, row=row, **own)
-                for _ in w.range(blocks.count, start=1, name="block"):
-                    with keys.acquire() as stage:
-                        load_key.load(w, places[1], stage, row=row - block_keys, **own)
-                    with values.acquire() as stage:
-                        load_value.load(w, places[2], stage, row=row, **own)
-                    row.assign(row - block_keys)
-                with values.acquire() as stage:
-                    load_value.load(w, places[2], stage, row=row, **own)
+                loads.load(tile, self.range.blocks(w, tile))
+            loads.finish()
 
     def _attend(self, w: Writer, warp: Value, role: Role) -> None:
         group = Warpgroup.of(w, warp, role)
@@ -136,8 +120,8 @@ class _Warpgroup:
         self.queries, self.keys, self.values = (
             SteppedConsumer(w, ring) for ring in (driver.queries, driver.keys, driver.values)
         )
-        self.product: BoundScores = driver.scores.bind(w, _place(driver.queries), _place(driver.keys), group)
-        self.weighted: BoundWeighted = driver.weighted.bind(w, _place(driver.values))
+        self.product: BoundScores = driver.scores.bind(w, only_place(driver.queries), only_place(driver.keys), group)
+        self.weighted: BoundWeighted = driver.weighted.bind(w, only_place(driver.values))
         self.softmax: BoundSoftmax = driver.softmax.bind(w)
         self.range: BoundKeyRange = driver.range.bind(w, group)
         self.turns: BoundTurns = driver.turns.bind(w, group)
@@ -161,12 +145,7 @@ class _Warpgroup:
         self.keys.release()
         self._weigh(tile, end=True, right=True, left=True)
         self.weighted.pack(w, self.weights, self.fresh)
-        masks = [(blocks.upper, True, True), (blocks.plain, False, False)]
-        if blocks.lower is not None:
-            masks.append((blocks.lower, False, True))
-        for count, right, left in masks:
-            if right and self.driver.range.right is None:
-                continue  # there is nothing but the last block on this side
+        for count, right, left in blocks.masked(right=self.driver.range.right is not None):
             for _ in w.range(count, name="block"):
                 self.block.assign(self.block - 1)
                 self._next_block(tile, right=right, left=left)
@@ -203,9 +182,3 @@ class _Warpgroup:
             scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
         self.fresh, factors = self.softmax.weigh(scores, masked=masks)
         return factors
-
-
-def _place(ring: TilePipeline) -> SharedArray:
-    """Where the one tile of a ring's stages lies."""
-    (place,) = ring.tiles.values()
-    return place

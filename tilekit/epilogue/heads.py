@@ -39,6 +39,12 @@ class LogSums:
         w.isa.memory.store_global_f32(address=address, value=value, valid=valid)
 
 
+def logarithm(w: Writer, maximum: Value, factor: Value, total: Value, empty: Value) -> Value:
+    """The logarithm of a row's sum of exponentials: ``log(total) + factor * maximum``, of powers of 2 before."""
+    exponent = w.isa.elementwise.fma(a=maximum, b=factor, c=w.isa.elementwise.log2(x=total))
+    return w.select(empty, -inf, exponent * log(2.0), F32)
+
+
 @component
 class HeadEpilogue:
     """Stores a warpgroup's 64 rows: O / sum, rounded, and log(sum) + factor max where they are asked for.
@@ -158,8 +164,5 @@ class BoundHeadEpilogue:
         first = (tile.batch * e.heads + tile.head) * e.queries
         for half in range(ROWS):
             row = tile.row + self._row + 8 * half
-            exponent = w.isa.elementwise.fma(
-                a=softmax.maxima[half], b=e.factor, c=w.isa.elementwise.log2(x=softmax.sums[half])
-            )
-            value = w.select(empty[half], -inf, exponent * log(2.0), F32)
+            value = logarithm(w, softmax.maxima[half], e.factor, softmax.sums[half], empty[half])
             log_sums.store(w, first + row, value, self._writes_log & (row < e.queries))

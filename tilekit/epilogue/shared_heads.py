@@ -117,13 +117,25 @@ class BoundSharedHeads:
 
     def store(self, w: Writer, sums: RegisterTile, softmax: BoundSoftmax, tile: HeadTile) -> None:
         """Leave this share's part; the last share of the tile to come adds all up."""
+        slot, rows = self._slot(w, tile)
+        self._leave(w, sums, softmax, slot, rows)
+        self._left(w, tile, rows)
+
+    def _slot(self, w: Writer, tile: HeadTile) -> tuple[Value, Value]:
+        """Where the share's part goes, and how many rows it has."""
         e = self._e
-        shares = e.scheduler.shares
-        assert shares is not None
+        assert e.scheduler.shares is not None
         assert tile.share is not None
         assert tile.number is not None
         rows = w.minimum(e.queries - tile.row, e.positions) * e.group
-        self._leave(w, sums, softmax, tile.number * shares + tile.share, rows)
+        return tile.number * e.scheduler.shares + tile.share, rows
+
+    def _left(self, w: Writer, tile: HeadTile, rows: Value) -> None:
+        """Count the share, whose part has been left, and add all up if it is the last."""
+        e = self._e
+        shares = e.scheduler.shares
+        assert shares is not None
+        assert tile.number is not None
         w.barrier(id=e.barrier, threads=self._threads)
         counter = (e.counters + w.widen_multiply(tile.number, 4)).retyped(GMEM)
         with w.when(self._thread == 0):

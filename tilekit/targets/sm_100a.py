@@ -21,6 +21,7 @@ SM_100A: Final = Target(
             "float8_matrix",
             "mbarriers",
             "named_barriers",
+            "register_reallocation",
             "tensor_memory",
         }
     ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import illegal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -33,6 +34,21 @@ def require_group(op: str, group: Warpgroup | None) -> Warpgroup:
             code="TK-TRACE-013",
         )
     return group
+
+
+def require_warpgroups(w: Writer, owner: str, **roles: tuple[Role, int]) -> None:
+    """Check that roles, each given by its argument's name, have so many warpgroups.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with the warps that are legal.
+    """
+    for name, (role, groups) in roles.items():
+        warps = groups * w.target.matrix_waves
+        if len(role.warps) != warps or role.one_thread:
+            given = f"{role.name!r} of {len(role.warps)} warps" + (", one thread" if role.one_thread else "")
+            raise illegal(owner, name, given, f"a role of {warps} warps, all of whose threads work")
 
 
 @dataclass(frozen=True)

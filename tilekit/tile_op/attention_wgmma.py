@@ -9,7 +9,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.descriptors import ADDRESS_MASK, WGMMA_MODES, MatrixDescriptor
-from tilekit.tiles.operand import ATOM_ROWS, OperandTile
+from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
 WARPGROUP_ROWS = 64
@@ -91,7 +91,7 @@ class Weighted:
 
     def __init__(self, values: OperandTile) -> None:
         self.values = values
-        self.descriptor = across(values)
+        self.descriptor = MatrixDescriptor.across(values, WGMMA_MODES, k=DEPTH)
 
     def bind(self, w: Writer, values: SharedArray) -> BoundWeighted:
         """Prepare the descriptors; once a role."""
@@ -139,18 +139,3 @@ class BoundWeighted:
                 b_mn_major=1,
             )
         w.ptx.wgmma.commit()
-
-
-def across(tile: OperandTile) -> MatrixDescriptor:
-    """The descriptor of a tile that is read across its rows: they are K, and the contiguous elements are N.
-
-    SBO is the distance of 8 rows, LBO that of the slices, which are chunks of N.
-    """
-    return MatrixDescriptor(
-        leading=tile.slice_bytes,
-        stride=ATOM_ROWS * tile.row_bytes,
-        step=DEPTH * tile.row_bytes,
-        steps=tile.rows // DEPTH,
-        slice_bytes=0,
-        mode=WGMMA_MODES[tile.swizzle],
-    )

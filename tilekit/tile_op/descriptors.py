@@ -92,6 +92,22 @@ class MatrixDescriptor:
             mode=mode,
         )
 
+    @classmethod
+    def across(cls, tile: OperandTile, modes: Mapping[Swizzle, int], *, k: int) -> MatrixDescriptor:
+        """Read the offsets off a K-major image that is read across its rows, `k` of them an instruction.
+
+        The rows are then K, and the contiguous elements are N: SBO is the distance of 8 rows, LBO that of the slices,
+        which are chunks of N.
+        """
+        return cls(
+            leading=tile.slice_bytes,
+            stride=ATOM_ROWS * tile.row_bytes,
+            step=k * tile.row_bytes,
+            steps=tile.rows // k,
+            slice_bytes=0,
+            mode=modes[tile.swizzle],
+        )
+
     def offset(self, instruction: int) -> int:
         """Bytes from the image to what the k-block's instruction of that number reads."""
         part, within = divmod(instruction, self.steps)

@@ -11,6 +11,7 @@ from tilekit.assembly.types import F32, S32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.score_layout import QUADS, ScoreLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.heads import HeadCall, HeadTile
 
@@ -32,6 +33,15 @@ class KeyBlocks:
     upper: Value
     plain: Value
     lower: Value | None
+
+    def masked(self, *, right: bool) -> list[tuple[Value, bool, bool]]:
+        """The counts of those before the last one, with whether the right and the left bound go through them.
+
+        Where there is no bound to the `right`, nothing but the last block is on that side.
+        """
+        counts = [(self.upper, True, True)] if right else []
+        counts.append((self.plain, False, False))
+        return counts if self.lower is None else [*counts, (self.lower, False, True)]
 
 
 @component
@@ -114,19 +124,21 @@ class KeyRange:
             return KeyBlocks(last, count, none, none, count - 1)
         return KeyBlocks(last, count, count - 1, none, None)
 
-    def bind(self, w: Writer, group: Warpgroup) -> BoundKeyRange:
+    def bind(self, w: Writer, group: Warpgroup, layout: ScoreLayout = QUADS) -> BoundKeyRange:
         """Prepare a thread's place in its warpgroup's rows; once a role."""
-        return BoundKeyRange(w, self, group)
+        return BoundKeyRange(w, self, group, layout)
 
 
 class BoundKeyRange:
     """A `KeyRange` in a role."""
 
-    def __init__(self, w: Writer, owner: KeyRange, group: Warpgroup) -> None:
+    def __init__(self, w: Writer, owner: KeyRange, group: Warpgroup, layout: ScoreLayout) -> None:
         self._owner = owner
+        self._layout = layout
         lane = w.lane()
-        self.row = group.part * 64 + group.warp * 16 + (lane >> 2)
-        self._column = (lane & 3) * 2
+        warp_rows = layout.group_rows // group.waves
+        self.row = group.part * layout.group_rows + group.warp * warp_rows + layout.first_row(lane)
+        self._column = layout.first_column(lane)
 
     def masked(
         self, w: Writer, scores: list[Value], *, row: Value, block: Value, end: bool, right: bool, left: bool
@@ -137,10 +149,10 @@ class BoundKeyRange:
         """
         owner = self._owner
         first = (block * owner.keys + self._column).retyped(S32)
-        places = [self.row + 8 * half for half in range(2)]
+        places = [self.row + self._layout.apart * half for half in range(self._layout.rows)]
         limits: list[list[Value]] = []
         lows: list[list[Value]] = []
-        for half in range(2):
+        for half in range(self._layout.rows):
             at = (places[half] // owner.group + row if owner.group > 1 else places[half] + row).retyped(S32)
             limit = [owner.key_count.retyped(S32) - first] if end else []
             if right and owner.right is not None:
@@ -149,7 +161,7 @@ class BoundKeyRange:
             lows.append([at + owner.left - first] if left and owner.left is not None else [])
         result = []
         for index, score in enumerate(scores):
-            half, column = index // 2 % 2, index // 4 * 8 + index % 2
+            half, column = self._layout.row_of(index), self._layout.column_of(index)
             for limit_value in limits[half]:
                 score = w.select(limit_value > column, score, -inf, F32)
             for low in lows[half]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import inf
+from typing import Annotated
 
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import Whole, component
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
+from tilekit.tile_op.score_layout import QUADS, ScoreLayout
 
-ROWS = 2
-"""Rows of which a thread holds scores: r and r + 8 of its warp's 16, each shared by four neighbouring lanes."""
-
-_QUAD = (1, 2)
+ROWS = QUADS.rows
+"""Rows of which a thread holds scores, where they are a warpgroup's accumulators."""
 
 _CHAINS = 2
 """Independent partial results of a row, so that an operation need not wait for the one before it."""
@@ -34,15 +34,30 @@ class OnlineSoftmax:
         By how many powers of 2 a row's weights may exceed 1 before its maximum is taken anew and earlier sums are
         rescaled: where no row of a warp does, none is. 0 takes every new maximum. What is divided in the end is the
         same (FlashAttention-4 calls this conditional rescaling).
+    layout
+        Which rows and columns the scores of a thread are.
+    polynomial
+        Of how many weights one is computed by multiplications instead of MUFU, which has fewer results a cycle than
+        scores come; 0 for none.
     """
 
-    def __init__(self, w: Writer, factor: Value, *, slack: float = 0.0) -> None:
+    def __init__(
+        self,
+        w: Writer,
+        factor: Value,
+        *,
+        slack: float = 0.0,
+        layout: ScoreLayout = QUADS,
+        polynomial: Annotated[int, Whole(0)] = 0,
+    ) -> None:
         self.factor = factor
         self.slack = slack
+        self.layout = layout
+        self.polynomial = polynomial
 
     def bind(self, w: Writer) -> BoundSoftmax:
         """Declare the registers of a thread's rows; once a role."""
-        return BoundSoftmax(w, self.factor, self.slack)
+        return BoundSoftmax(w, self)
 
 
 class BoundSoftmax:
@@ -54,14 +69,16 @@ class BoundSoftmax:
         Of a thread's rows; sums are those of its own columns until `finish`.
     """
 
-    def __init__(self, w: Writer, factor: Value, slack: float) -> None:
+    def __init__(self, w: Writer, owner: OnlineSoftmax) -> None:
         self._w = w
-        self._factor = factor
-        self._slack = slack
+        self._factor = owner.factor
+        self._slack = owner.slack
+        self._layout = owner.layout
+        self._polynomial = owner.polynomial
         self._grown: Value | None = None
-        self._minus = factor * -1.0
-        self.maxima = [w.variable(F32, -inf, "row_max") for _ in range(ROWS)]
-        self.sums = [w.variable(F32, 0.0, "row_sum") for _ in range(ROWS)]
+        self._minus = self._factor * -1.0
+        self.maxima = [w.variable(F32, -inf, "row_max") for _ in range(self._layout.rows)]
+        self.sums = [w.variable(F32, 0.0, "row_sum") for _ in range(self._layout.rows)]
 
     def begin(self) -> None:
         """Begin with other rows."""
@@ -75,18 +92,27 @@ class BoundSoftmax:
         Parameters
         ----------
         scores
-            A thread's registers of an instruction's 64 rows.
+            A thread's, in the order of their registers.
         masked
             Whether all of a row's scores so far may be minus infinity: its weights are then 0.
         """
+        scaled, factors = self.raise_maxima(scores, masked=masked)
+        weights = self.weights(scores, scaled)
+        self.add(weights, factors)
+        return weights, factors
+
+    def raise_maxima(self, scores: Sequence[Value], *, masked: bool) -> tuple[list[Value], list[Value]]:
+        """Take a block's scores into the rows' maxima; return these as `weights` wants them, and earlier sums' factors.
+
+        `scores` and `masked` are `weigh`'s.
+        """
         w = self._w
-        weights: list[Value] = list(scores)
         factors = []
         scaled = []
         found_maxima = []
-        for row in range(ROWS):
-            mine = [scores[index] for index in range(len(scores)) if index // 2 % 2 == row]
-            found_maxima.append(self._across(self._folded([self.maxima[row], *mine], self._larger), self._larger))
+        for row, maximum in enumerate(self.maxima):
+            mine = [score for index, score in enumerate(scores) if self._layout.row_of(index) == row]
+            found_maxima.append(self._across(self._folded([maximum, *mine], self._larger), self._larger))
         if self._slack:
             found_maxima = self._kept(found_maxima)
         for row, found in enumerate(found_maxima):
@@ -96,22 +122,39 @@ class BoundSoftmax:
             factors.append(self._power(self._scaled(self.maxima[row], negative)))
             self.maxima[row].assign(found)
             scaled.append(negative)
+        return scaled, factors
+
+    def weights(self, scores: Sequence[Value], scaled: Sequence[Value]) -> list[Value]:
+        """The weights of a block, in the order of its scores."""
+        made = []
         for index, score in enumerate(scores):
-            weights[index] = self._power(self._scaled(score, scaled[index // 2 % 2]))
-        for row in range(ROWS):
-            mine = [weights[index] for index in range(len(scores)) if index // 2 % 2 == row]
+            by_polynomial = self._polynomial and index % self._polynomial == self._polynomial - 1
+            power = self._w.ptx.softmax.exp2_polynomial if by_polynomial else self._w.ptx.softmax.exp2
+            made.append(power(x=self._scaled(score, scaled[self._layout.row_of(index)])))
+        return made
+
+    def add(self, weights: Sequence[Value], factors: Sequence[Value]) -> None:
+        """Add a block's weights to the rows' sums."""
+        w = self._w
+        for row, sums in enumerate(self.sums):
+            mine = [weight for index, weight in enumerate(weights) if self._layout.row_of(index) == row]
             total = self._folded(mine, lambda a, b: a + b)
-            self.sums[row].assign(w.isa.elementwise.fma(a=self.sums[row], b=factors[row], c=total))
-        return weights, factors
+            sums.assign(w.isa.elementwise.fma(a=sums, b=factors[row], c=total))
+
+    def grown(self, factors: Sequence[Value]) -> list[Value]:
+        """The factors for sums that other threads multiply: exactly 1 where no maximum of the warp was raised."""
+        if self._grown is None:
+            return list(factors)
+        return [self._w.select(self._grown, factor, 1.0, F32) for factor in factors]
 
     def rescale(self, sums: RegisterTile, factors: Sequence[Value]) -> None:
         """Multiply earlier sums, in an instruction's 64 rows, by their rows' factors."""
         with nullcontext() if self._grown is None else self._w.when(self._grown):
             for index, register in enumerate(sums):
-                register.assign(register * factors[index // 2 % 2])
+                register.assign(register * factors[self._layout.row_of(index)])
 
     def finish(self) -> None:
-        """Add up the rows' sums, which four lanes share."""
+        """Add up the rows' sums, which lanes may share."""
         for total in self.sums:
             total.assign(self._across(total, lambda a, b: a + b))
 
@@ -125,7 +168,7 @@ class BoundSoftmax:
         """The maxima that there were, unless one of the warp's has grown too much: then all that were found."""
         w = self._w
         grown = [(new - old) * self._factor > self._slack for new, old in zip(found, self.maxima, strict=True)]
-        self._grown = w.ptx.softmax.any(value=grown[0] | grown[1])
+        self._grown = w.ptx.softmax.any(value=grown[0] if len(grown) == 1 else grown[0] | grown[1])
         self._grown.uniform = True
         w.broadcasts.add(self._grown.text)
         return [w.select(self._grown, new, old, F32) for new, old in zip(found, self.maxima, strict=True)]
@@ -151,7 +194,7 @@ class BoundSoftmax:
         return chains[0]
 
     def _across(self, value: Value, join: Callable[[Value, Value], Value]) -> Value:
-        for mask in _QUAD:
+        for mask in self._layout.sharing:
             value = join(value, self._w.isa.warp.shuffle_xor_f32(value=value, mask=mask))
         return value
 

@@ -159,7 +159,7 @@ class TensorConsumer:
 
     def clear(self, w: Writer) -> None:
         """Zero the warp's lanes of the stage."""
-        for left, width in _powers(self.layout.columns, 32):
+        for left, width in powers(self.layout.columns, 32):
             zeros = RegisterTile([w.constant(F32, 0.0)] * width)
             w.ptx.tcgen05.store_32x32b(address=(self._columns + left).retyped(TMEM), values=zeros, x=width)
         w.ptx.tcgen05.wait_store()
@@ -169,7 +169,7 @@ class TensorConsumer:
         fragments = []
         for part in range(self.layout.fragments):
             registers = w.tile(F32, columns // 2, "acc")
-            for first, width in _powers(columns // 8, 32):
+            for first, width in powers(columns // 8, 32):
                 w.ptx.tcgen05.load_16x256b(
                     values=registers[4 * first : 4 * (first + width)],
                     address=(self._columns + (part * FRAGMENT_ROWS * LANE + left + 8 * first)).retyped(TMEM),
@@ -196,7 +196,7 @@ class TensorConsumer:
             w.ptx.mbarrier.arrive_remote(bar=empty, active=self._first_lane)
 
 
-def _powers(count: int, largest: int) -> Iterator[tuple[int, int]]:
+def powers(count: int, largest: int) -> Iterator[tuple[int, int]]:
     """Split ``0 … count - 1`` into runs whose lengths are powers of two up to `largest`: (first, length)."""
     first = 0
     while first < count:

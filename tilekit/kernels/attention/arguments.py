@@ -19,6 +19,7 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.config import ROWS
+from tilekit.kernels.attention.platforms import platform
 from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import Target
@@ -79,8 +80,7 @@ class AttentionArguments:
         scale = _number("scale", scale, elements**-0.5)
         cap = None if softcap is None else _number("softcap", softcap, None)
         chip, device = resolve_target(views["q"], target)
-        if chip.name != "sm_90a":
-            raise ArgumentError.of("target", chip.name, legal="'sm_90a'", nearest="sm_90a", code="TK-ATT-005")
+        platform(chip)
         inputs = list(views.items())
         shape = batch, queries, heads, views["v"].shape[3]
         made = empty_like_library(views["q"], shape, views["q"].dtype) if out is None else out

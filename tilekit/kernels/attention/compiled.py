@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from string import ascii_uppercase
 from typing import Any, ClassVar
 
 from tilekit.assembly.writer import Parameter
 from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.config import AttentionConfig, default_config
-from tilekit.kernels.attention.kernel import trace
+from tilekit.kernels.attention.platforms import AnyAttentionConfig, chosen_config, platform
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.picture import Shown
@@ -18,6 +18,9 @@ from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, Plan, St
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tiles.call import Call, Schedule, Scratch
+
+_COLUMNS_DRAWN = 8
+"""Columns of tensor memory that a character of its picture stands for."""
 
 
 class AttentionKernel(AssembledKernel):
@@ -33,9 +36,9 @@ class AttentionKernel(AssembledKernel):
 
     OPTIONS: ClassVar[str | None] = "TK-ATT-001"
 
-    def __init__(self, spec: AttentionSpec, config: AttentionConfig, target: Target) -> None:
+    def __init__(self, spec: AttentionSpec, config: AnyAttentionConfig, target: Target) -> None:
         self.spec, self.config, self.target = spec, config, target
-        self.text = trace(spec, config, target)
+        self.text = platform(target).trace(spec, config, target)
 
     def __repr__(self) -> str:
         return f"<{self.name} for {self.target.name}: {self.config}>"
@@ -57,10 +60,26 @@ class AttentionKernel(AssembledKernel):
             lines.append(
                 f"role {role.name}: warps {role.warps.start}-{role.warps.stop - 1}, registers {role.registers}"
             )
+        if self.text.tensor:
+            lines += ["", *self._columns()]
         lines.append("")
         for array in self.text.shared:
             lines.append(f"{array.offset:>8}  {array.count} x {array.stride} B  {array.name}")
         return "\n".join([*lines, f"{self.text.shared_bytes:>8}  bytes of {self.target.shared_bytes}"])
+
+    def _columns(self) -> list[str]:
+        """Tensor memory as a bar, a letter for so many columns of a region, and what the letters stand for."""
+        regions, capacity = self.text.tensor, self.target.tensor_columns
+        bar = ["."] * (capacity // _COLUMNS_DRAWN)
+        for letter, region in zip(ascii_uppercase, regions, strict=False):
+            for place in range(region.first // _COLUMNS_DRAWN, -(-region.end // _COLUMNS_DRAWN)):
+                bar[place] = letter
+        used = max(region.end for region in regions)
+        lines = [f"tensor memory  |{''.join(bar)}|  {used} of {capacity} columns"]
+        return lines + [
+            f"{region.first:>8}  {region.columns} columns  {letter}: {region.name}"
+            for letter, region in zip(ascii_uppercase, regions, strict=False)
+        ]
 
     def shown(self) -> Shown:
         """What of the kernel is drawn."""
@@ -138,13 +157,13 @@ class AttentionKernel(AssembledKernel):
         return EmulatedPlan(self, bound, emulator)
 
 
-def chosen(arguments: AttentionArguments, config: AttentionConfig | None) -> AttentionKernel:
+def chosen(arguments: AttentionArguments, config: AnyAttentionConfig | None) -> AttentionKernel:
     """The kernel for a call: with the config given, or the best for it."""
     spec, target = arguments.spec, arguments.target
-    return build(spec, config or default_config(spec, target, arguments.queries), target)
+    return build(spec, chosen_config(spec, target, arguments.queries, config), target)
 
 
 @cache
-def build(spec: AttentionSpec, config: AttentionConfig, target: Target) -> AttentionKernel:
+def build(spec: AttentionSpec, config: AnyAttentionConfig, target: Target) -> AttentionKernel:
     """The kernel for a spec, a config and a target; made once."""
     return AttentionKernel(spec, config, target)

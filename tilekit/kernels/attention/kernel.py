@@ -22,7 +22,8 @@ from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
 from tilekit.tile_op.attention_wgmma import Scores, Weighted
 from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
-from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
+from tilekit.tile_op.tensor_memory import TensorRegion
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync, ReleasedBy
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.heads import HeadScheduler
@@ -45,6 +46,8 @@ class AttentionText:
     ----------
     name, assembly, parameters, schedule, threads, cluster, shared_bytes, roles, shared, profile
         As of a matmul's.
+    tensor
+        Regions of tensor memory.
     """
 
     name: str
@@ -57,6 +60,7 @@ class AttentionText:
     shared: tuple[SharedArray, ...]
     cluster: int = 1
     profile: TileProfiler | None = None
+    tensor: tuple[TensorRegion, ...] = ()
 
 
 def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> AttentionText:
@@ -93,14 +97,14 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     # Of heads in one tile, rows beyond the last whole query are loaded, since the instruction reads them.
     loaded = -(-config.queries // max(1, spec.group))
     rows = -(-loaded * max(1, spec.group) // ATOM_ROWS) * ATOM_ROWS
-    queries = _tile("q", spec, rows, spec.head_dim)
-    keys = _tile("k", spec, config.keys, spec.head_dim)
-    values = _tile("v", spec, config.keys, spec.value_dim)
-    output = _tile("o", spec, config.queries, spec.value_dim)
+    queries = head_tile("q", spec, rows, spec.head_dim)
+    keys = head_tile("k", spec, config.keys, spec.head_dim)
+    values = head_tile("v", spec, config.keys, spec.value_dim)
+    output = head_tile("o", spec, config.queries, spec.value_dim)
     first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
     loaders = first, HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
     rings = [
-        _ring(w, plan, cluster, loader, stages)
+        head_ring(w, loader.tile.name, loader.tile, head_sync(w, plan, cluster, loader, stages, name=loader.tile.name))
         for loader, stages in zip(loaders, (1, config.stages, config.stages), strict=True)
     ]
     factor = w.parameter("factor", F32, lambda call: call.number("factor"))
@@ -170,23 +174,37 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     )
 
 
-def _tile(name: str, spec: AttentionSpec, rows: int, elements: int) -> OperandTile:
+def head_tile(name: str, spec: AttentionSpec, rows: int, elements: int) -> OperandTile:
     """The image of positions by elements of a head: in slices of 128 bytes, or of 64 where those do not divide it."""
     row = 128 if elements * spec.dtype.bytes % 128 == 0 else 64
     slices = elements * spec.dtype.bytes // row
     return OperandTile(name, spec.dtype, rows, "k", slices=slices, swizzle_bytes=row)  # type: ignore[arg-type]
 
 
-def _ring(w: Writer, plan: WarpPlan, cluster: Cluster, loader: HeadLoader | GroupLoader, stages: int) -> TilePipeline:
-    tile = loader.tile
-    payload = Payload([tile], k=tile.k)
-    sync = MbarrierSync(
+def head_sync(
+    w: Writer,
+    plan: WarpPlan,
+    cluster: Cluster,
+    loader: HeadLoader | GroupLoader,
+    stages: int,
+    *,
+    name: str,
+    released_by: ReleasedBy = "threads",
+) -> MbarrierSync:
+    """The barriers of a ring of what `loader` brings."""
+    return MbarrierSync(
         w,
-        tile.name,
+        name,
         stages=stages,
         stage_bytes=loader.bytes,
         producers=(plan["load"],),
         consumers=(plan["mma"],),
         cluster=cluster,
+        released_by=released_by,
     )
-    return TilePipeline(payload, payload.allocate(w.shared, tile.name, stages), stages=stages, sync=sync)
+
+
+def head_ring(w: Writer, name: str, tile: OperandTile, sync: MbarrierSync) -> TilePipeline:
+    """A ring with one tile a stage."""
+    payload = Payload([tile], k=tile.k)
+    return TilePipeline(payload, payload.allocate(w.shared, name, sync.stages), stages=sync.stages, sync=sync)

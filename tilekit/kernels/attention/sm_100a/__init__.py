@@ -1,0 +1,1 @@
+"""Attention on Blackwell: scores and sums in tensor memory."""

@@ -1,0 +1,177 @@
+"""An attention kernel of sm_100a: the components that a spec and a config select, traced by the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilekit.assembly.types import F32
+from tilekit.assembly.writer import Writer
+from tilekit.drivers.tensor_attention import TensorAttention
+from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
+from tilekit.epilogue.heads import LogSums
+from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
+from tilekit.kernels.attention.kernel import AttentionText, head_ring, head_sync, head_tile
+from tilekit.kernels.attention.sm_100a.config import ROWS, BlackwellAttentionConfig
+from tilekit.kernels.attention.spec import AttentionSpec
+from tilekit.targets import Target
+from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
+from tilekit.tile_op.attention_tensors import AttentionTensors
+from tilekit.tile_op.key_range import KeyRange
+from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
+from tilekit.tile_op.row_exchange import RowExchange
+from tilekit.tile_op.score_layout import LANES
+from tilekit.tile_op.tensor_memory import TensorMemory
+from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.operand import ATOM_ROWS
+
+_MEMORY_BARRIER, _EPILOGUE_BARRIER = 1, 2
+
+_REGISTERS = {1: (192, 96, 96), 2: (184, 80, 64)}
+"""Of a thread that weighs, corrects, and of the others, by tiles: those of a launch are 168 and 128."""
+
+
+def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target) -> AttentionText:
+    """Trace the kernel that `spec` and `config` describe.
+
+    Raises
+    ------
+    ConfigError
+        Listing every rule the config violates.
+    """
+    config.check(spec, target)
+    plan = role_plan(target, config.tiles)
+    w = Writer(spec.name, target=target, threads=plan.threads)
+    kernel = compose(w, spec, config, plan)
+    kernel.trace(w)
+    return AttentionText(
+        name=spec.name,
+        assembly=w.text(),
+        parameters=tuple(w.parameters),
+        schedule=kernel.scheduler.schedule,
+        threads=plan.threads,
+        shared_bytes=w.shared.size,
+        roles=tuple(w.roles),
+        shared=tuple(w.shared.arrays),
+        tensor=tuple(kernel.tensors.memory.regions),
+    )
+
+
+def role_plan(target: Target, tiles: int) -> WarpPlan:
+    """A warpgroup for each tile's softmax and one for the correction, and warps that load and multiply.
+
+    Those of the softmax come first: a warp reads the quarter of the lanes that its index modulo 4 names.
+    """
+    weighs, corrects, others = _REGISTERS[tiles]
+    waves = target.matrix_waves
+    softmax = RoleEntry(
+        "softmax", waves * tiles, frozenset({"tmem", "sync", "wait", "memory", "store"}), weighs, raised=True
+    )
+    correction = RoleEntry("correction", waves, frozenset({"tmem", "sync", "wait", "memory", "store"}), corrects)
+    load = RoleEntry("load", waves, frozenset({"load", "sync", "wait"}), others, one_thread=True)
+    mma = RoleEntry("mma", 1, frozenset({"mma", "tmem", "sync", "wait", "memory"}), one_thread=True)
+    return WarpPlan.of(target, (load, softmax, correction), first=("softmax", "correction")).with_role(
+        mma, beside="load"
+    )
+
+
+def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, plan: WarpPlan) -> TensorAttention:
+    """Select the components."""
+    cluster = Cluster.read(w, 1, 1)
+    group = max(1, spec.group)
+    # Of heads in one tile, rows beyond the last whole query are loaded, since the instruction reads them.
+    loaded = -(-ROWS // group)
+    rows = -(-loaded * group // ATOM_ROWS) * ATOM_ROWS
+    queries = head_tile("q", spec, rows, spec.head_dim)
+    keys = head_tile("k", spec, config.keys, spec.head_dim)
+    values = head_tile("v", spec, config.keys, spec.value_dim)
+    first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
+    loaders = first, HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
+    named = [(f"q{part}", first, 1) for part in range(config.tiles)]
+    named += [("k", loaders[1], config.stages), ("v", loaders[2], config.stages)]
+    # Barriers and pairs come first, and tiles, which are aligned to 1024 bytes, behind all of them.
+    syncs = [
+        head_sync(w, plan, cluster, loader, stages, name=name, released_by="commit") for name, loader, stages in named
+    ]
+    mma, softmax, correction = plan["mma"], plan["softmax"], plan["correction"]
+    memory = TensorMemory(
+        w,
+        capacity=w.target.tensor_columns,
+        allocates=mma,
+        others=(softmax, correction),
+        cluster=cluster,
+        barrier=_MEMORY_BARRIER,
+    )
+    tensors = AttentionTensors(
+        w,
+        memory,
+        tiles=config.tiles,
+        keys=config.keys,
+        columns=spec.value_dim,
+        mma=mma,
+        softmax=softmax,
+        correction=correction,
+    )
+    exchange = RowExchange(w, tiles=config.tiles, gives=softmax, takes=correction)
+    *query_rings, key_ring, value_ring = (
+        head_ring(w, name, loader.tile, sync) for (name, loader, _), sync in zip(named, syncs, strict=True)
+    )
+    factor = w.parameter("factor", F32, lambda call: call.number("factor"))
+    softcap = Softcap(w.parameter("squeeze", F32, lambda call: call.number("squeeze"))) if spec.softcap else None
+    positions = config.queries // group
+    scheduler = HeadScheduler(
+        w,
+        queries=positions,
+        uneven=spec.right and not spec.group,
+        group=group,
+        shares=spec.group > 0,
+        keys=config.keys,
+    )
+    key_range = KeyRange(
+        w,
+        queries=positions,
+        keys=config.keys,
+        left=spec.left,
+        right=spec.right,
+        group=group,
+        shares=scheduler.shares,
+    )
+    common: dict[str, Any] = {
+        "queries": key_range.query_count,
+        "factor": factor,
+        "log_sums": LogSums(w) if spec.lse else None,
+        "barrier": _EPILOGUE_BARRIER,
+    }
+    epilogue: TensorHeadEpilogue | TensorSharedHeadEpilogue
+    if spec.group:
+        epilogue = TensorSharedHeadEpilogue(
+            w,
+            dtype=spec.dtype,
+            columns=spec.value_dim,
+            scheduler=scheduler,
+            group=group,
+            positions=positions,
+            **common,
+        )
+    else:
+        output = head_tile("o", spec, ROWS, spec.value_dim)
+        place = w.shared.allocate("output", size=output.bytes, alignment=output.alignment, kind="tile")
+        epilogue = TensorHeadEpilogue(output, place, HeadStorer(w, output, rows=ROWS), heads=scheduler.heads, **common)
+    return TensorAttention(
+        warps=plan,
+        cluster=cluster,
+        queries=tuple(query_rings),
+        keys=key_ring,
+        values=value_ring,
+        loaders=loaders,
+        scores=TensorScores(queries, keys),
+        weighted=TensorWeighted(values),
+        tensors=tensors,
+        rows=exchange,
+        softmax=OnlineSoftmax(w, factor, slack=config.slack, layout=LANES, polynomial=config.polynomial),
+        range=key_range,
+        scheduler=scheduler,
+        epilogue=epilogue,
+        softcap=softcap,
+    )
