@@ -146,12 +146,10 @@ def measured() -> dict[str, dict[str, Any]]:
 
 def forget() -> None:
     """Drop what is kept of earlier calls."""
-    from tilekit import api
+    from tilekit.kernels.launch_cache import LaunchCache
 
-    kept = [value for name, value in vars(api).items() if hasattr(value, "launches")]
-    grouped = sys.modules.get("tilekit.kernels.grouped.matmul")
-    kept += [value for value in vars(grouped).values() if hasattr(value, "launches")] if grouped else []
-    for cache in kept:
+    loaded = [module for name, module in sys.modules.items() if name.startswith("tilekit.")]
+    for cache in [value for module in loaded for value in vars(module).values() if isinstance(value, LaunchCache)]:
         cache.launches.clear()
         cache.outputs.clear()
 

@@ -16,20 +16,14 @@ from typing import TYPE_CHECKING, Any
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.api import (
-        compile,
-        conv2d,
-        conv2d_kernel_for,
-        grouped_matmul,
-        kernel_for,
-        matmul,
-        scaled_kernel_for,
-        scaled_matmul,
-    )
-    from tilekit.attention_call import attention, attention_kernel_for
+    from tilekit.calls.attention import attention, attention_kernel_for
+    from tilekit.calls.conv2d import conv2d, conv2d_kernel_for
+    from tilekit.calls.conv2d_gradients import conv2d_input_gradient, conv2d_weight_gradient
+    from tilekit.calls.grouped import grouped_matmul
+    from tilekit.calls.matmul import compile, kernel_for, matmul
+    from tilekit.calls.scaled import scaled_kernel_for, scaled_matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
-    from tilekit.gradients import conv2d_input_gradient, conv2d_weight_gradient
     from tilekit.kernels.attention.config import AttentionConfig
     from tilekit.kernels.attention.sm_100a.config import BlackwellAttentionConfig
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
@@ -101,21 +95,21 @@ _HOMES = {
     "Rtx30Config": "tilekit.kernels.matmul.sm_86.config",
     "Rtx50Config": "tilekit.kernels.matmul.sm_120a.config",
     "TilekitError": "tilekit.errors",
-    "attention": "tilekit.attention_call",
-    "attention_kernel_for": "tilekit.attention_call",
-    "compile": "tilekit.api",
-    "conv2d": "tilekit.api",
-    "conv2d_input_gradient": "tilekit.gradients",
-    "conv2d_kernel_for": "tilekit.api",
-    "conv2d_weight_gradient": "tilekit.gradients",
+    "attention": "tilekit.calls.attention",
+    "attention_kernel_for": "tilekit.calls.attention",
+    "compile": "tilekit.calls.matmul",
+    "conv2d": "tilekit.calls.conv2d",
+    "conv2d_input_gradient": "tilekit.calls.conv2d_gradients",
+    "conv2d_kernel_for": "tilekit.calls.conv2d",
+    "conv2d_weight_gradient": "tilekit.calls.conv2d_gradients",
     "dequantise": "tilekit.scales",
-    "grouped_matmul": "tilekit.api",
-    "kernel_for": "tilekit.api",
+    "grouped_matmul": "tilekit.calls.grouped",
+    "kernel_for": "tilekit.calls.matmul",
     "lay_out_scales": "tilekit.scales",
-    "matmul": "tilekit.api",
+    "matmul": "tilekit.calls.matmul",
     "quantise": "tilekit.scales",
-    "scaled_kernel_for": "tilekit.api",
-    "scaled_matmul": "tilekit.api",
+    "scaled_kernel_for": "tilekit.calls.scaled",
+    "scaled_matmul": "tilekit.calls.scaled",
     "tune": "tilekit.tuning.tuner",
 }
 

@@ -15,7 +15,7 @@ import torch
 
 import tilekit
 from tilekit.arrays import view_of_fake
-from tilekit.attention_call import attention_result_of
+from tilekit.calls.attention import attention_result_of
 from tilekit.errors import ArgumentError, TilekitError
 
 __all__ = ["attention", "scaled_dot_product_attention", "sdpa"]

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 import tilekit
-from tilekit.api import conv2d_result_of
 from tilekit.arrays import ArrayView, view_of_fake
+from tilekit.calls.conv2d import conv2d_result_of
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError

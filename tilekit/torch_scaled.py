@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 import tilekit
-from tilekit.api import scaled_result_of
 from tilekit.arrays import view_of_fake
+from tilekit.calls.scaled import scaled_result_of
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError

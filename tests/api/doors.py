@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 import tilekit
-from tilekit import api
+from tilekit.calls.matmul import result_of
 from tilekit.emulator import Debugger, GcnDevice, Stop
 from tilekit.emulator import PtxDevice as Device
 from tilekit.emulator.ptx.kernel import Kernel
@@ -111,7 +111,7 @@ def doors() -> list[Door]:
     return [
         *of_call(tilekit.matmul, operands, "matmul"),
         *of_call(tilekit.kernel_for, operands, "kernel_for"),
-        *of_call(api.result_of, operands, "result_of"),
+        *of_call(result_of, operands, "result_of"),
         *of_call(tilekit.grouped_matmul, grouped_operands, "grouped_matmul"),
         *of_call(tilekit.compile, lambda: {"spec": tilekit.MatmulSpec()}, "compile"),
         *of_call(tilekit.tune, lambda: {"m": 64, "n": 64, "k": 64}, "tune"),

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import tilekit
-from tilekit import api
 from tilekit.arrays import view_of
+from tilekit.calls import matmul as calls
 from tilekit.emulator.ptx.device import Device
 from tilekit.errors import ArgumentError
 from tilekit.kernels import dispatch, registry
@@ -163,7 +163,7 @@ def test_the_emulators_options_are_its_own() -> None:
 def test_an_unknown_keyword_is_named_with_the_nearest(name: str) -> None:
     """A keyword that a call does not have is a TypeError, as Python's own, and says which one was meant."""
     a, b = ones(40, 64), ones(48, 64).T
-    call: Any = tilekit.compile(tilekit.MatmulSpec()).bind if name == "bind" else getattr(api, name)
+    call: Any = tilekit.compile(tilekit.MatmulSpec()).bind if name == "bind" else getattr(calls, name)
     with pytest.raises(TypeError, match=rf"{name}\(\) has no keyword 'baias'; legal: .*; nearest: 'bias'"):
         call(a, b, baias=ones(48))
     with pytest.raises(TypeError, match=r"has no keyword 'qqqqqqqq'; legal: [^;]*$"):
@@ -172,7 +172,7 @@ def test_an_unknown_keyword_is_named_with_the_nearest(name: str) -> None:
 
 def test_help_lists_the_keywords() -> None:
     """Signatures name every keyword, although the code does not repeat them."""
-    assert set(inspect.signature(api.kernel_for).parameters) == {"a", "b", *MatmulKeywords.__annotations__}
+    assert set(inspect.signature(calls.kernel_for).parameters) == {"a", "b", *MatmulKeywords.__annotations__}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from tilekit import api
+from tilekit.calls import conv2d as calls
 from tilekit.errors import ArgumentError
 from tilekit.kernels import launch_cache
 from tilekit.kernels.conv2d import arguments
@@ -33,9 +33,9 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[list[TensorMap]]:
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: SimpleNamespace(prepare=prepare)))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
     monkeypatch.setattr(arguments, "resolve_target", lambda _a, _target, memory: (SM_90A, None))
-    monkeypatch.setattr(api, "tuned_config", lambda *_problem, **_sizes: None)
+    monkeypatch.setattr(calls, "tuned_config", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),))
-    monkeypatch.setattr(api, "_convolutions", launch_cache.LaunchCache())
+    monkeypatch.setattr(calls, "_launches", launch_cache.LaunchCache())
     return found
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import tilekit
-from tilekit import api
 from tilekit.arrays import fingerprint
+from tilekit.calls import matmul as calls
 from tilekit.errors import ArgumentError
 from tilekit.kernels import launch_cache
 from tilekit.kernels.matmul import arguments, family
@@ -47,9 +47,9 @@ def driver(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: stand_in))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
     monkeypatch.setattr(arguments, "resolve_target", lambda _a, _target, memory: (SM_90A, None))
-    monkeypatch.setattr(api, "tuned_config", lambda *_problem, **_sizes: None)
+    monkeypatch.setattr(calls, "tuned_config", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
-    monkeypatch.setattr(api, "_matmuls", launch_cache.LaunchCache())
+    monkeypatch.setattr(calls, "_launches", launch_cache.LaunchCache())
     return stand_in
 
 
@@ -169,10 +169,10 @@ def test_launches_are_bounded(
     for _ in order:
         tilekit.matmul(*operands)
     assert [address // BLOCK for address in driver.prepared] == order
-    assert len(api._matmuls.launches) == 3
+    assert len(calls._launches.launches) == 3
     for columns in range(8, 48, 8):
         tilekit.matmul(operands[0], sys.modules["torch"].Tensor(BLOCK, (32, columns), (1, 32), operands[0].dtype))
-    assert len(api._matmuls.outputs) == 3
+    assert len(calls._launches.outputs) == 3
 
 
 def test_no_array_is_kept_alive(driver: Driver, torch: Any, blocks: list[int]) -> None:
@@ -236,7 +236,7 @@ def test_other_libraries_are_bound_each_time(cupy: Any, driver: Driver, monkeypa
             array, array, out=SimpleNamespace(__cuda_array_interface__={**interface, "data": (9 * BLOCK, False)})
         )
     assert [stream for _, stream in driver.launched] == [5, 6]
-    assert not api._matmuls.launches
+    assert not calls._launches.launches
 
 
 def test_a_result_for_a_library_that_is_known_by_interface(

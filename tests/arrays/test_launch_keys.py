@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import tilekit
-from tilekit import api
+from tilekit.calls import grouped as groups
+from tilekit.calls import matmul as matmuls
 from tilekit.drivers.consumer_schedule import Cooperative
 from tilekit.errors import ArgumentError
 from tilekit.kernels import launch_cache
@@ -44,9 +45,9 @@ def bound(torch: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
     for module in (products, grouped):
         monkeypatch.setattr(module, "resolve_target", lambda _a, _target, memory=True: (SM_90A, None))
-    for cache in ("_matmuls", "_grouped"):
-        monkeypatch.setattr(api, cache, launch_cache.LaunchCache())
-    monkeypatch.setattr(api, "tuned_config", lambda *_problem, **_sizes: None)
+    for calls in (matmuls, groups):
+        monkeypatch.setattr(calls, "_launches", launch_cache.LaunchCache())
+    monkeypatch.setattr(matmuls, "tuned_config", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
     return prepared
 
@@ -163,7 +164,7 @@ def test_every_argument_is_part_of_the_key(call: str, torch: Any, bound: list[An
     function, make = CALLS[call]
     pairs = make(torch)
     assert set(pairs) == set(inspect.signature(function).parameters) - NO_PART[call]
-    kept = api._matmuls if call == "matmul" else api._grouped
+    kept = (matmuls if call == "matmul" else groups)._launches
     for name, (one, other) in pairs.items():
         kept.launches.clear()
         kept.outputs.clear()

@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import tilekit
-from tilekit import api
 from tilekit.bench import machine as machines
 from tilekit.cli.app import app
 from tilekit.dtypes import as_dtype
@@ -73,7 +72,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Calls:
         )
 
     def kernel_for(a: Any, b: Any, *, config: Any = None, target: Any = None, **rest: Any) -> Any:
-        real = api.kernel_for(a, b, config=config, target=target, **rest)
+        real = tilekit.kernel_for(a, b, config=config, target=target, **rest)
         return compile(real.spec, real.target.name, real.config)
 
     monkeypatch.setattr(tilekit, "matmul", matmul, raising=False)

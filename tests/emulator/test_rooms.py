@@ -36,5 +36,5 @@ def test_core_imports_core_alone(file: Path) -> None:
 
 def test_other_imports_are_seen() -> None:
     """The reader of imports sees those in functions and those for annotations."""
-    text = "if TYPE_CHECKING:\n    from tilekit.emulator.ptx.launch import Launch\ndef f():\n    import tilekit.api\n"
-    assert _imported(ast.parse(text)) == ["tilekit.emulator.ptx.launch", "tilekit.api"]
+    text = "if TYPE_CHECKING:\n    from tilekit.emulator.ptx.launch import Launch\ndef f():\n    import tilekit.calls\n"
+    assert _imported(ast.parse(text)) == ["tilekit.emulator.ptx.launch", "tilekit.calls"]

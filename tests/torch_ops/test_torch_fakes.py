@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 import tilekit.torch  # noqa: E402
-from tilekit.api import result_of  # noqa: E402
 from tilekit.arrays import view_of_fake  # noqa: E402
+from tilekit.calls.matmul import result_of  # noqa: E402
 from tilekit.errors import ArgumentError  # noqa: E402
 
 matmul: Any = tilekit.torch.matmul

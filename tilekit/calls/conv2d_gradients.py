@@ -13,8 +13,8 @@ from operator import index
 from typing import Any, TypedDict, Unpack
 
 from tilekit.annotations import checked_values, takes
-from tilekit.api import conv2d
 from tilekit.arrays import ArrayView, c_strides, new_arrays, require_same_place, resolve_stream
+from tilekit.calls.conv2d import conv2d
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type

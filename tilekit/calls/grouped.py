@@ -1,0 +1,121 @@
+"""The matmul of groups of rows."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, Unpack, overload
+
+import numpy.typing as npt
+
+from tilekit.arrays import fingerprint, resolve_stream, view_of
+from tilekit.calls.kept import Array, Numpy, first_call
+from tilekit.epilogue.functions import Activation
+from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
+from tilekit.kernels.grouped.arguments import GroupedArguments
+from tilekit.kernels.launch_cache import LaunchCache
+from tilekit.kernels.matmul.any_config import AnyConfig
+from tilekit.kernels.written_arguments import epilogue_key
+from tilekit.targets import PlaceName
+
+_launches = LaunchCache()
+
+
+class GroupedKeywords(TypedDict, total=False):
+    """What `grouped_matmul` takes by keyword."""
+
+    counts: Any
+    scale_a: Any
+    scale_b: Any
+    out: Any
+    activation: Activation | None
+    epilogue: Any
+    out_dtype: Any
+    stream: Any
+    config: AnyConfig | None
+    target: PlaceName | None
+
+
+@overload
+def grouped_matmul(a: Numpy, b: Any, ends: Any = None, **keywords: Unpack[GroupedKeywords]) -> npt.NDArray[Any]: ...
+
+
+@overload
+def grouped_matmul(a: Array, b: Any, ends: Any = None, **keywords: Unpack[GroupedKeywords]) -> Array: ...
+
+
+def grouped_matmul(
+    a: Any,
+    b: Any,
+    ends: Any = None,
+    *,
+    counts: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    out: Any = None,
+    activation: Activation | None = None,
+    epilogue: Any = None,
+    out_dtype: Any = None,
+    stream: Any = None,
+    config: AnyConfig | None = None,
+    target: PlaceName | None = None,
+) -> Any:
+    """Multiply groups of rows of `a`, each by its own matrix of `b`: the linear layers of a mixture of experts.
+
+    Parameters
+    ----------
+    a
+        With `ends`: (M, K), the groups' rows behind each other. With `counts`: (G, R, K), up to R rows a group. Rows of
+        K are contiguous; but with `counts`, where R elements are multiples of 16 bytes, and on AMD chips, M may be.
+    b
+        (G, K, N), a matrix a group. Either of the last two dimensions may be contiguous.
+    ends
+        G int32: one past each group's last row. They stay on the device; where they are in host memory they
+        are checked.
+    counts
+        G int32: the rows of each group that are computed; the others of `out` are left as they are.
+    scale_a, scale_b
+        Both or neither: scales of blocks of 8-bit operands, as `tilekit.scaled_matmul` takes them: f32 of shapes
+        (M, ⌈K/128⌉), with `counts` (G, R, ⌈K/128⌉), and (G, ⌈N/128⌉, ⌈K/128⌉).
+    out
+        (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None.
+    epilogue
+        A Python function that `tilekit.epilogue` marks, called with its operands: columns, (N,) or of each group (G, 1,
+        N), numbers, and a matrix like the result.
+    activation, out_dtype, stream, config, target
+        As for `tilekit.matmul`; there are no 8-bit outputs.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the argument, what was given, what is legal, and the nearest legal value: also for bounds in host memory
+        that are out of order or out of range. On a device they are not looked at before the kernel, which takes the
+        nearest legal bound instead: an end before the last group's end makes a group empty, one beyond M ends with the
+        last row, and a count is cut to 0 … R. Rows that belong to no group are left as they are.
+    """
+    key: Any = None
+    if out is not None:
+        bounds = ends if counts is None else counts
+        try:
+            written = None if epilogue is None else epilogue_key(epilogue)
+            scales = None if scale_a is None and scale_b is None else (fingerprint(scale_a), fingerprint(scale_b))
+            key = (
+                *map(fingerprint, (a, b, bounds, out)),
+                scales,
+                counts is None,
+                activation,
+                written,
+                out_dtype,
+                config,
+                target,
+            )
+            cached = _launches.launches.get(key)
+        except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+            cached = key = None
+        if cached is not None:
+            cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+            return out
+    keywords: Any = {"counts": counts, "out": out, "activation": activation, "out_dtype": out_dtype}
+    keywords |= {"epilogue": epilogue, "config": config, "target": target}
+    if scale_a is None and scale_b is None:
+        return first_call(GroupedArguments.parse(a, b, ends, **keywords), stream, _launches, key)
+    arguments = GroupedBlockwiseArguments.parse(a, b, ends, scale_a=scale_a, scale_b=scale_b, **keywords)
+    return first_call(arguments, stream, _launches, key)

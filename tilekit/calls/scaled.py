@@ -1,0 +1,79 @@
+"""Matmuls with scales of blocks."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from tilekit.annotations import takes
+from tilekit.calls.kept import first_call, kept
+from tilekit.dtypes import DType
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.dispatch import select
+from tilekit.kernels.launch_cache import LaunchCache
+from tilekit.kernels.scaled.keywords import ScaledKeywords
+from tilekit.kernels.scaled_calls import read_scaled
+from tilekit.tuning.lookup import tuned_config
+
+_launches = LaunchCache()
+
+
+@takes(ScaledKeywords)
+def scaled_matmul(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, *, stream: Any = None, **keywords: Unpack[ScaledKeywords]
+) -> Any:
+    """Return ``activation(scale * (a' @ b') + bias + beta * residual)`` of operands whose parts have scales.
+
+    Parameters
+    ----------
+    a, b
+        Matrices (M, K) and (K, N), both with K contiguous (pass the ``.T`` of an (N, K) array as `b`): e4m3 or e5m2, or
+        e2m1, of ml_dtypes (host memory) or packed in pairs along K, the first of a pair in the low half: uint8 or
+        ``torch.float4_e2m1fn_x2``. Of pairs K counts twice the bytes.
+    scale_a, scale_b
+        The scales of `a` and `b`, whose type says the format. In blocks along K, (M, K / block) and (N, K / block),
+        rounded up: ue8m0 (``float8_e8m0fnu``, or uint8) for 32 elements (MXFP8, MXFP4), or e4m3 for 16 of e2m1
+        (NVFP4). They are laid out as the tensor core reads them by a small kernel; `lay_out_scales` does that ahead
+        of time, once for the scales of weights. sm_100a; of MXFP8 and MXFP4 also gfx950.
+        Or f32 for 128 elements of K of e4m3 or e5m2, (M, ⌈K/128⌉) and (⌈N/128⌉, ⌈K/128⌉): the sum over each is
+        multiplied by both, and these are added in f32. Where the rows of `scale_a` lie behind each other (``.T`` of a
+        (⌈K/128⌉, M) array whose lines are multiples of 16 bytes apart), as `torch._scaled_mm` takes them, sm_90a's
+        copy engine brings them; from any other layout threads read them. sm_90a and sm_100a.
+    out, bias, activation, scale, residual, beta, out_dtype, stream, config
+        As for `matmul`; the result is bf16 by default. NVFP4's second scale, of a whole tensor, is a `scale`.
+    target
+        As for `matmul`, but without one arrays in host memory are computed by the emulator of a chip that has the
+        format.
+
+    Raises
+    ------
+    ArgumentError
+        Before anything is launched, naming the argument, what was given, what is legal, and the nearest legal value.
+    ConfigError
+        Listing every rule that `config` violates.
+
+    Examples
+    --------
+    >>> import ml_dtypes, numpy as np, tilekit
+    >>> a, scales = np.ones((4, 64), ml_dtypes.float8_e4m3fn), np.full((4, 2), 0.5, ml_dtypes.float8_e8m0fnu)
+    >>> float(tilekit.scaled_matmul(a, a.T, scales, scales)[0, 0])
+    16.0
+    """
+    found, key, new = kept(_launches, (a, b, scale_a, scale_b), keywords, stream)
+    if found:
+        return keywords["out"]
+    return first_call(read_scaled(a, b, scale_a, scale_b, **keywords), stream, _launches, key, new)
+
+
+@takes(ScaledKeywords)
+def scaled_kernel_for(a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]) -> CompiledKernel:
+    """Return the kernel that `scaled_matmul` launches for these arguments, as `kernel_for` does of `matmul`."""
+    return select(read_scaled(a, b, scale_a, scale_b, memory=False, **keywords), tuned_config).kernel
+
+
+@takes(ScaledKeywords)
+def scaled_result_of(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]
+) -> tuple[tuple[int, ...], DType]:
+    """Return shape and element type of what `scaled_matmul` would return, as `result_of` does of `matmul`."""
+    arguments = read_scaled(a, b, scale_a, scale_b, memory=False, **keywords)
+    return arguments.out.shape, arguments.out.dtype
