@@ -101,14 +101,14 @@ class BlackwellAttentionConfig:
 
 
 def default_config(spec: AttentionSpec, target: Target, queries: int) -> BlackwellAttentionConfig:
-    """The config for a spec and so many queries: the most queries, then keys, with two stages at least if they fit."""
+    """The config for a spec and so many queries: with two stages if they fit, the most queries, then the most keys."""
     tiles = (1,) if spec.group or queries <= ROWS else (2, 1)
     # Of wider heads the tensor core takes longer than MUFU does (`model.block_cycles`).
     polynomial = BlackwellAttentionConfig.polynomial if max(spec.head_dim, spec.value_dim) <= 128 else 0
     made = [
         BlackwellAttentionConfig(number, keys, stages, polynomial=polynomial)
-        for number in tiles
         for most in ((6, 5, 4, 3, 2), (1,))
+        for number in tiles
         for keys in (128, 96, 64, 48, 32)
         for stages in most
     ]
