@@ -53,3 +53,13 @@ def test_totals_of_the_transpose_are_refused() -> None:
     config = tilekit.Cdna4Config((64, 64), mma_waves=2, swap_ab=True)
     with pytest.raises(TilekitError, match=r"swap_ab=True: totals are of rows(?s:.*)nearest: swap_ab=False"):
         tilekit.matmul(a, a, epilogue=totalled(np.ones((64, 64), "f4")), config=config, target="gfx950")
+
+
+def test_code_of_totals_has_a_bound() -> None:
+    """Branches reach 128 KB: a tile whose elements' totals would be more code is refused with the sums that fit."""
+    a, gate = np.ones((256, 64), np.float16), np.ones((256, 256), "f4")
+    config = tilekit.Cdna4Config((256, 128), mma_waves=2, load_waves=2)
+    with pytest.raises(
+        TilekitError, match=r"256 sums of a lane that go into 4 totals .* at most 102 sums(?s:.*)nearest"
+    ):
+        tilekit.matmul(a, a.T[:, :256], epilogue=totalled(gate), config=config, target="gfx950")

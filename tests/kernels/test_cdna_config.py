@@ -147,6 +147,16 @@ def test_the_picker_takes_large_tiles_for_large_outputs(chip: Target) -> None:
     assert default_config(MatmulSpec(), chip).legal(chip, MatmulSpec())
 
 
+@ON_EACH
+def test_a_ping_pong_turns_operands_round(chip: Target) -> None:
+    """Its tightest configs with elements on their way to registers assemble, and larger ones are refused."""
+    for spec in (MatmulSpec(*OWN[chip], a_major="mn", b_major="mn"), SPECS[1]):
+        kinds = [KINDS[chip](driver="ping_pong", tile=tile, mma_columns=2) for tile in ((256, 128), (256, 256))]
+        check_assembled(spec, kinds[0], chip)
+        with pytest.raises(ConfigError, match=r"registers: 128 accumulators .* over the 256(?s:.*)nearest: tile="):
+            tilekit.compile(spec, chip.name, kinds[1])
+
+
 BAD: tuple[tuple[Target, dict[str, Any], str], ...] = (
     (GFX950, {"tile": (100, 64)}, r"tile M=100: a multiple of 128(?s:.*)nearest: tile=\(128, 64\)"),
     (GFX950, {"tile": (128, 40)}, r"tile N=40: a multiple of 32(?s:.*)nearest: tile=\(128, 32\)|tile=\(128, 64\)"),
@@ -217,14 +227,14 @@ BAD: tuple[tuple[Target, dict[str, Any], str], ...] = (
 )
 
 
-ACROSS = "and waves that load turn it round; nearest: driver='warp_specialized'"
+ACROSS = "and is turned round in registers, of which it has none left; nearest: driver='ping_pong'"
 ODD = r"a's rows, at multiples of 2 bytes, go through registers, of which it has none left(?s:.*)driver='ping_pong'"
 
 
 @pytest.mark.parametrize(
     ("spec", "driver", "words"),
     [
-        (MatmulSpec(b_major="mn"), "ping_pong", f"b is contiguous along N, {ACROSS}"),
+        (MatmulSpec(b_major="mn"), "interleaved", f"b is contiguous along N, {ACROSS}"),
         (MatmulSpec(a_major="mn"), "interleaved", f"a is contiguous along M, {ACROSS}"),
         (MatmulSpec(a_load=2), "interleaved", ODD),
     ],
