@@ -100,7 +100,6 @@ CONFIGS = (
     tilekit.Cdna4Config((128, 64), mma_columns=2, counters=2),
     tilekit.Cdna3Config((256, 128), driver="ping_pong", stages=1, raster_order="n"),
     tilekit.Cdna4Config((128, 128), driver="ping_pong", split_k=2),
-    tilekit.Cdna4Config((192, 128), driver="interleaved", mma_columns=4),
 )
 
 
