@@ -19,6 +19,7 @@ from tilekit.cycles import replay_loop
 from tilekit.cycles.order import best_order
 from tilekit.emulator.gcn.kernel import Kernel
 from tilekit.kernels.plan import EmulatedPlan
+from tilekit.runtime.assembler import assemble
 from tilekit.runtime.resources import GcnResources
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -268,12 +269,14 @@ def test_groups_take_turns() -> None:
 
 
 def test_an_order_that_is_found() -> None:
-    """The solver's order of the interleaved loop is no slower by the model, and computes the same."""
+    """The solver's order of the interleaved loop is no slower by the model, assembles alike, and computes the same."""
     pytest.importorskip("ortools")
     kernel = matmul("gfx950", "interleaved", tile=(128, 128), out=tk.F32)
     found = best_order(kernel.assembly, loop=".Lpair_loop", seconds=8)
     assert found.bound <= found.found
     assert found.after <= found.before
+    given, made = (assemble(text, "gfx950", kernel_name=kernel.name) for text in (kernel.assembly, found.text))
+    assert made.resources == given.resources
     ordered = matmul("gfx950", "interleaved", tile=(128, 128), out=tk.F32)
     ordered.__dict__["traced"] = replace(ordered.traced, text=found.text)
     rng = np.random.default_rng(8)

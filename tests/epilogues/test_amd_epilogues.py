@@ -1,4 +1,4 @@
-"""Python epilogues in kernels composed for AMD chips: the same graph, of the fragments that every chip has."""
+"""Python epilogues in kernels for AMD chips: the same graph, of the fragments that every chip has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import tilekit
 import tilekit.compose as tk
 from tests.compose.amd_matmul import matmul
-from tilekit.epilogue import exp, gelu, log, maximum, row_sum, rsqrt, silu, uniform, where
+from tilekit.epilogue import exp, gelu, log, maximum, rsqrt, silu, uniform, where
 from tilekit.errors import TilekitError
 
 PLACES = {
@@ -86,12 +86,6 @@ def gated(x, gate, factor):  # type: ignore[no-untyped-def]
     return maximum(x, 0) * gate * factor
 
 
-@tilekit.epilogue
-def totalled(x):  # type: ignore[no-untyped-def]
-    """Totals beside the result."""
-    return x, row_sum(x)
-
-
 FIELDS = ({}, {"driver": "ping_pong"}, {"driver": "interleaved"}, {"mma_columns": 2, "swap_ab": True}, {"split_k": 2})
 
 
@@ -107,11 +101,3 @@ def test_the_family_s_kernels(kind: type[tilekit.Cdna4Config], fields: dict[str,
     )
     expected = np.maximum(a.astype("f4") @ b.T.astype("f4"), 0) * gate.astype("f4") * 2
     np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
-def test_totals_are_refused_at_the_call(target: str) -> None:
-    """Lanes of a wave hold rows in another way than totals are made of: the error names epilogue and way out."""
-    a = np.ones((16, 16), np.float16)
-    with pytest.raises(TilekitError, match=rf"epilogue totalled on {target}: totals .*nearest: .*TK-EPI-001"):
-        tilekit.matmul(a, a, epilogue=totalled(), target=target)

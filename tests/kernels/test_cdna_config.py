@@ -12,6 +12,7 @@ import pytest
 
 import tilekit
 from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32
+from tilekit.emulator.gcn.binary.code_object import CodeObject
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError, ConfigError
 from tilekit.kernels.matmul.cdna.config import CdnaConfig
@@ -109,16 +110,23 @@ def test_drivers_without_roles_assemble(chip: Target, fields: dict[str, Any], sp
 
 
 def check_assembled(spec: MatmulSpec, config: Any, chip: Target) -> None:
-    """Trace, assemble, and compare what the code object says with the config and with the text's own metadata."""
+    """Trace, assemble, link, and compare what the code object says with the config and with the text's own metadata."""
     assert isinstance(config, CdnaConfig)
     text = trace(spec, config, chip)
-    used = assemble(text.assembly, chip.name, kernel_name=text.name).resources
+    built = assemble(text.assembly, chip.name, kernel_name=text.name)
+    used, linked = built.resources, CodeObject.read(built.image).kernels[text.name]
     assert isinstance(used, GcnResources)
-    assert used.stack_bytes == 0, config
+    assert used.stack_bytes == linked.metadata[".private_segment_fixed_size"] == 0, config
+    assert not re.search(r"\bscratch_(load|store)", text.assembly), config
     assert used.registers <= 512 // -(-config.waves // 4), config
-    counts = {kind: int(re.search(rf"\.{kind}_count: (\d+)", text.assembly)[1]) for kind in ("vgpr", "agpr")}  # type: ignore[index]
-    assert config.accumulators <= (counts["agpr"] or counts["vgpr"]), config
-    assert used.static_shared_bytes == text.shared_bytes == config.memory(spec).size(text.stages), config
+    both, agprs = (linked.metadata[f".{kind}_count"] for kind in ("vgpr", "agpr"))
+    # Registers are granted in eights, and those of sums begin at a multiple of four.
+    assert both <= used.registers < both + 8, config
+    assert agprs <= used.agprs < agprs + 8, config
+    assert used.vgprs <= 256 >= agprs, config
+    assert config.accumulators <= (agprs or both), config
+    lds = config.memory(spec).size(text.stages)
+    assert used.static_shared_bytes == linked.metadata[".group_segment_fixed_size"] == text.shared_bytes == lds, config
     assert text.launch_bytes == 0
     assert config.waves * 64 == text.threads
 
@@ -137,6 +145,16 @@ def test_the_picker_takes_large_tiles_for_large_outputs(chip: Target) -> None:
     large = "ping_pong" if chip is GFX942 else "interleaved"  # whose 64 KB of LDS have one stage of the largest tile
     assert drivers == [large, "interleaved", "warp_specialized"]
     assert default_config(MatmulSpec(), chip).legal(chip, MatmulSpec())
+
+
+@ON_EACH
+def test_a_ping_pong_turns_operands_round(chip: Target) -> None:
+    """Its tightest configs with elements on their way to registers assemble, and larger ones are refused."""
+    for spec in (MatmulSpec(*OWN[chip], a_major="mn", b_major="mn"), SPECS[1]):
+        kinds = [KINDS[chip](driver="ping_pong", tile=tile, mma_columns=2) for tile in ((256, 128), (256, 256))]
+        check_assembled(spec, kinds[0], chip)
+        with pytest.raises(ConfigError, match=r"registers: 128 accumulators .* over the 256(?s:.*)nearest: tile="):
+            tilekit.compile(spec, chip.name, kinds[1])
 
 
 BAD: tuple[tuple[Target, dict[str, Any], str], ...] = (
@@ -209,14 +227,14 @@ BAD: tuple[tuple[Target, dict[str, Any], str], ...] = (
 )
 
 
-ACROSS = "and waves that load turn it round; nearest: driver='warp_specialized'"
+ACROSS = "and is turned round in registers, of which it has none left; nearest: driver='ping_pong'"
 ODD = r"a's rows, at multiples of 2 bytes, go through registers, of which it has none left(?s:.*)driver='ping_pong'"
 
 
 @pytest.mark.parametrize(
     ("spec", "driver", "words"),
     [
-        (MatmulSpec(b_major="mn"), "ping_pong", f"b is contiguous along N, {ACROSS}"),
+        (MatmulSpec(b_major="mn"), "interleaved", f"b is contiguous along N, {ACROSS}"),
         (MatmulSpec(a_major="mn"), "interleaved", f"a is contiguous along M, {ACROSS}"),
         (MatmulSpec(a_load=2), "interleaved", ODD),
     ],

@@ -67,7 +67,7 @@ def _kernel(index: int, kind: type[CdnaConfig]) -> Kernel:
             a=a,
             b=b,
             out=rng.choice(OUTS),
-            majors=rng.choice(MAJORS) if driver == "warp_specialized" else "kk",
+            majors=rng.choice(MAJORS) if driver != "interleaved" else "kk",
             batched=rng.random() < 0.25,
             scale=rng.choice((None, None, "number")),
             scales=rng.choice(("", "", "a", "b", "ab")),

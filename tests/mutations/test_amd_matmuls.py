@@ -18,9 +18,11 @@ def test_some_are_noticed(name: str) -> None:
 
 
 def test_the_page_has_every_kernel() -> None:
-    """At least sixty mutations, as many of each kernel, of which at most one in twenty is not noticed."""
+    """At least sixty mutations, as many of each kernel; at most one in twenty goes unnoticed, for a stated reason."""
     page = RESULTS.read_text("utf-8")
     assert re.findall(r"^## (.*)$", page, re.M) == list(MADE)
-    rows = re.findall(r"^\| \d+ \| .* \| ([a-z ]+) \|$", page, re.M)
+    rows = re.findall(r"^\| \d+ \| .* \| ([a-z ]+)(: [^|]*)? \|$", page, re.M)
     assert len(rows) == OF_EACH * len(MADE) > 60
-    assert rows.count("not caught") <= len(rows) / 20
+    unnoticed = [reason for caught, reason in rows if caught == "not caught"]
+    assert len(unnoticed) <= len(rows) / 20
+    assert all(reason.startswith(": harmless: ") for reason in unnoticed)

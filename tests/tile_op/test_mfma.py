@@ -114,11 +114,12 @@ def test_on_another_chip() -> None:
         loader.bind(w, place, None).at(w, zero, 0, 0)
 
 
-def test_sums_of_rows_are_of_quads() -> None:
-    """Row sums add four neighbouring lanes: accumulators of an MFMA are refused by name."""
+def test_sums_of_rows_are_of_whole_rows() -> None:
+    """Row sums of waves whose columns are not a tile's are refused with both."""
     w = Writer("k", target="gfx950", threads=64)
-    layout = Mfma(A, B, waves=2).layout
     k = w.parameter("k", U32, lambda call: call.k)
-    raster = RasterOrder(w, tile_m=64, tile_n=48, cluster=Cluster.read(w, 1, 1), k=k, k_block=64)
-    with pytest.raises(TraceError, match=r"row sums 'sums': four neighbouring lanes.*TK-EPI-001"):
-        RowSums(w, "sums", layout=layout, raster=raster)
+    raster = RasterOrder(w, tile_m=64, tile_n=96, cluster=Cluster.read(w, 1, 1), k=k, k_block=64)
+    with pytest.raises(TraceError, match=r"row sums 'sums': a warp holds .* \(of 48 columns\), .* has 96.*TK-EPI-001"):
+        RowSums(w, "sums", layout=Mfma(A, B, waves=2).layout, raster=raster)
+    with pytest.raises(TraceError, match=r"3 waves side by side hold .* 48 columns.*TK-EPI-001"):
+        RowSums(w, "sums", layout=Mfma(A, B, waves=3, columns=3).layout, raster=raster)

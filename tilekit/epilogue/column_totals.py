@@ -1,6 +1,6 @@
 """Sums of the output's columns, beside it, or their largest or smallest elements: the same every time.
 
-A warp leaves what it makes of 16 rows of its tile in a workspace, a value a column. Of each 32 such pieces of a tile's
+A warp leaves what it makes of a fragment's rows in a workspace, a value a column. Of each 32 such pieces of a tile's
 columns the warp that comes last combines all, in the order of the rows, and of these results again the last does: so no
 warp waits for another, and none reads more than a few dozen values a column.
 """
@@ -15,15 +15,12 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
 from tilekit.epilogue.totals import Tiles, acquire, count, require_whole_rows, reset
-from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
 
 GROUP = 32
 """Pieces that are combined at once."""
-
-LANES = 32
 
 
 @component
@@ -40,7 +37,7 @@ class ColumnTotals:
     name
         What the call names the vector.
     layout
-        How a warpgroup holds the accumulators: each row in one warp, all columns of the tile.
+        How a warpgroup holds the accumulators: each row in one warp, or in several side by side.
     raster
         The tiles, which all go through one epilogue.
     combine
@@ -49,7 +46,7 @@ class ColumnTotals:
     Raises
     ------
     TraceError
-        ``TK-EPI-001`` for a layout or raster in which no warp has whole rows of a tile to itself.
+        ``TK-EPI-001`` for a layout or raster in which warps do not have whole rows of a tile.
     """
 
     def __init__(
@@ -62,6 +59,7 @@ class ColumnTotals:
         combine: Combine = "sum",
     ) -> None:
         require_whole_rows(f"column totals {name!r}", layout, raster)
+        self._layout = layout
         self._raster = raster
         self._combine: Combine = combine
         self._out = w.parameter(name, GMEM, lambda call: call.address(name))
@@ -90,7 +88,7 @@ class ColumnTotals:
 
     def _down(self, call: Call) -> int:
         """Pieces of a column."""
-        return self._raster.plan(call).rows * self._raster.cluster.m * self._raster.tile_m // FRAGMENT_ROWS
+        return self._raster.plan(call).rows * self._raster.cluster.m * self._raster.tile_m // self._layout.fragment.rows
 
     def _groups(self, call: Call) -> int:
         return -(-self._down(call) // GROUP)
@@ -105,22 +103,24 @@ class ColumnTotals:
     ) -> None:
         """Add an element of column `which`; the fourth completes the piece, which a lane a column leaves behind.
 
-        `row` is a row of the warp's 16.
+        `row` is a row of the warp's fragment.
         """
+        fragment = self._layout.fragment
         mine = total.values[which]
         mine.assign(combined(w, self._combine, mine, counted(w, self._combine, value, counts)))
         total.added.append(which)
         if len(total.added) < 4:
             return
         for piece in total.values:
-            for mask in (4, 8, 16):
+            for mask in fragment.masks_down:
                 piece.assign(combined(w, self._combine, piece, w.isa.warp.shuffle_xor_f32(value=piece, mask=mask)))
         lane, (left, right) = w.lane(), total.values
-        first = lane < 4
+        first = fragment.among(lane, 1)
         column = w.select(first, total.column, total.column + total.apart)
-        index = self._piece(row // FRAGMENT_ROWS, batch)
+        index = self._piece(row // fragment.rows, batch)
         address = self._at(w, index, column)
-        w.isa.memory.store_global_f32(address=address, value=w.select(first, left, right, F32), valid=lane < 8)
+        value = w.select(first, left, right, F32)
+        w.isa.memory.store_global_f32(address=address, value=value, valid=fragment.among(lane, 2))
 
     def _piece(self, block: Value, batch: Operand) -> Value:
         """The place of a piece among those of all matrices; behind them come the groups' results."""
@@ -132,10 +132,10 @@ class ColumnTotals:
         return (start + w.widen_multiply(column, 4)).retyped(GMEM)
 
     def finish(self, w: Writer, row: Value, tile: Tile, batches: Value) -> None:
-        """Count the 16 rows of a tile; the last of those that share its columns stores what they combine to."""
+        """Count a fragment's rows of a tile; the last of those that share its columns stores what they combine to."""
         lane = w.lane()
         groups = (self._pieces + (GROUP - 1)) // GROUP
-        block = w.broadcast(row // FRAGMENT_ROWS, lane=0)
+        block = w.broadcast(row // self._layout.fragment.rows, lane=0)
         group = block // GROUP
         batch = tile.batch if isinstance(tile.batch, Value) and self._raster.batched else None
         matrix: Value | int = batch if batch is not None else 0
@@ -149,7 +149,8 @@ class ColumnTotals:
         expected = w.minimum(left, GROUP)
         counter = self._counters + w.widen_multiply(mine * columns + strip, 4)
         results = self._pieces * batches + (group if batch is None else group + groups * batch)
-        with w.when(count(w, counter.retyped(GMEM)) + 1 == expected):
+        warps = expected if self._layout.side_by_side == 1 else expected * self._layout.side_by_side
+        with w.when(count(w, counter.retyped(GMEM)) + 1 == warps):
             acquire(w)
             start = first if batch is None else first + self._pieces * batch
             for column, total in self._gathered(w, start, expected, tile.column, lane):
@@ -171,10 +172,10 @@ class ColumnTotals:
         """Combine `count` pieces of the tile's columns, from piece `start` on: several columns a lane at once."""
         width = self._raster.tile_n
         found = []
-        for left in range(0, width, LANES):
+        for left in range(0, width, w.lanes):
             mine = column + lane + left
             found.append((mine, w.variable(F32, NEUTRAL[self._combine], "column_total")))
-        inside = [lane + left < width for left in range(0, width, LANES)]
+        inside = [lane + left < width for left in range(0, width, w.lanes)]
         for index in w.range(count, name="piece"):
             for (mine, total), valid in zip(found, inside, strict=True):
                 part = w.isa.memory.load_coherent_f32(address=self._at(w, start + index, mine), valid=valid)

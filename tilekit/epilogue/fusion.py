@@ -11,7 +11,7 @@ from tilekit.assembly.types import F32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.row_sums import RowSums, RowTotals
+from tilekit.epilogue.row_sums import RowSums, RowTotals, SummedColumn
 from tilekit.tiles.tile import Tile
 
 
@@ -147,15 +147,17 @@ class Fused:
         """Begin the sums of two rows."""
         return None if self._sums is None else self._sums.begin(w, row, apart=apart, batch=batch)
 
-    def columns(self, w: Writer, column: Value, *, apart: int = 1, batch: Operand = 0) -> tuple[Value, Value] | None:
+    def columns(
+        self, w: Writer, column: Value, *, apart: int = 1, batch: Operand = 0
+    ) -> tuple[SummedColumn, SummedColumn] | None:
         """Say which of two columns count in sums: those that the output has."""
-        return None if self._sums is None else self._sums.inside(column, apart=apart)
+        return None if self._sums is None else self._sums.columns(column, apart=apart)
 
     def apply(
         self,
         w: Writer,
         value: Value,
-        columns: tuple[Value, Value] | None,
+        columns: tuple[SummedColumn, SummedColumn] | None,
         column: int,
         rows: RowTotals | None,
         row: int,
@@ -170,7 +172,7 @@ class Fused:
                 code="TK-EPI-002",
             )
         if rows is not None and columns is not None:
-            rows.add(w, row, result, columns[column])
+            rows.add(w, row, result, columns[column].index, columns[column].inside)
         return result
 
     def finish_rows(self, w: Writer, rows: RowTotals | None, tile: Tile) -> None:

@@ -1,13 +1,13 @@
 """Sums of the output's rows, beside it, or their largest or smallest elements: the same every time.
 
-A warp has 16 rows of its tile to itself. It leaves their sums over the tile's columns in a workspace and counts itself;
-the warp that counts last for its 16 rows adds what all of them left, in the order of the columns, and stores the sums.
-No warp waits for another, and it does not matter which CTA comes first.
+A warp has the rows of a fragment, and all columns of its tile or those of its share. It leaves their sums over these
+columns in a workspace and counts itself; the warp that counts last for its rows adds what all of them left, in the
+order of the columns, and stores the sums. No warp waits for another, and it does not matter which CTA comes first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
@@ -15,13 +15,10 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
 from tilekit.epilogue.totals import Tiles, acquire, count, require_whole_rows, reset
-from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
+from tilekit.tile_op.accumulator_fragments import ACROSS
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
-
-QUAD = 4
-"""Lanes that hold the columns of a row."""
 
 IN_FLIGHT = 8
 """Parts that the last warp loads before it adds the first of them: a load takes longer than eight additions."""
@@ -41,7 +38,7 @@ class RowSums:
     name
         What the call names the vector.
     layout
-        How a warpgroup holds the accumulators: each row in one warp, all columns of the tile.
+        How a warpgroup holds the accumulators: each row in one warp, or in several side by side.
     raster
         The tiles, which all go through one epilogue.
     combine
@@ -50,7 +47,7 @@ class RowSums:
     Raises
     ------
     TraceError
-        ``TK-EPI-001`` for a layout or raster in which no warp has whole rows of a tile to itself.
+        ``TK-EPI-001`` for a layout or raster in which warps do not have whole rows of a tile.
     """
 
     def __init__(
@@ -64,28 +61,29 @@ class RowSums:
     ) -> None:
         require_whole_rows(f"row sums {name!r}", layout, raster)
         self._combine: Combine = combine
+        self._layout = layout
         self._raster = raster
         self._out = w.parameter(name, GMEM, lambda call: call.address(name))
         self._rows = w.parameter(f"{name}_rows", U32, lambda call: fits(f"{name}'s rows", call.m))
         self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))
-        self._tiles = w.parameter(f"{name}_tiles", U32, self._across)
+        self._tiles = w.parameter(f"{name}_tiles", U32, self._shares)
         self._parts = w.parameter(
             f"{name}_parts",
             GMEM,
-            lambda call: call.allocate(f"{name}_parts", 4 * self._across(call) * self._down(call) * call.batches),
+            lambda call: call.allocate(f"{name}_parts", 4 * self._shares(call) * self._down(call) * call.batches),
         )
         self._counters = w.parameter(
             f"{name}_counters",
             GMEM,
-            lambda call: call.allocate(f"{name}_counters", 4 * self._down(call) // FRAGMENT_ROWS * call.batches),
+            lambda call: call.allocate(f"{name}_counters", 4 * self._down(call) // layout.fragment.rows * call.batches),
         )
         self._height = None
         if raster.batched:
             self._height = w.parameter(f"{name}_height", U32, self._down)
 
-    def _across(self, call: Call) -> int:
-        """CTA tiles along N, with those that only fill a cluster."""
-        return self._raster.plan(call).columns * self._raster.cluster.n
+    def _shares(self, call: Call) -> int:
+        """Parts of a row: those of CTA tiles along N, with tiles that only fill a cluster."""
+        return self._raster.plan(call).columns * self._raster.cluster.n * self._layout.side_by_side
 
     def _down(self, call: Call) -> int:
         """Rows of all CTA tiles along M."""
@@ -97,28 +95,34 @@ class RowSums:
         sums = w.variable(F32, none, "row_sum"), w.variable(F32, none, "row_sum")
         return RowTotals(row, apart, sums, self._combine)
 
-    def inside(self, column: Value, *, apart: int) -> tuple[Value, Value]:
-        """Whether the output has columns `column` and ``column + apart``."""
-        return column < self._columns, column + apart < self._columns
+    def columns(self, column: Value, *, apart: int) -> tuple[SummedColumn, SummedColumn]:
+        """Columns `column` and ``column + apart``, and whether the output has them."""
+        first = SummedColumn(column, column < self._columns)
+        other = column + apart
+        return first, SummedColumn(other, other < self._columns)
 
     def finish(self, w: Writer, totals: RowTotals, tile: Tile) -> None:
         """Leave the sums of a tile's rows; the last of those that share the rows stores them."""
-        quad_lane = w.lane() & (QUAD - 1)
+        fragment = self._layout.fragment
+        across = (w.lane() // fragment.column_lanes) & (ACROSS - 1)
         for total in totals.sums:
-            for mask in (1, 2):
+            for mask in fragment.masks_across:
                 total.assign(combined(w, self._combine, total, w.isa.warp.shuffle_xor_f32(value=total, mask=mask)))
-        # Two lanes of a quad go on, one with each row.
-        row = w.select(quad_lane == 0, totals.row, totals.row + totals.apart)
-        total = w.select(quad_lane == 0, *totals.sums, F32)
-        valid = (quad_lane < 2) & (row < self._rows)
+        # Two of the lanes across go on, one with each row.
+        row = w.select(across == 0, totals.row, totals.row + totals.apart)
+        total = w.select(across == 0, *totals.sums, F32)
+        valid = (across < 2) & (row < self._rows)
         # Rows of all matrices of a batch are counted through, here with those that only fill a cluster.
-        place, block, stored = row, totals.row // FRAGMENT_ROWS, row
+        place, block, stored = row, totals.row // fragment.rows, row
         if self._height is not None and isinstance(tile.batch, Value):
             place = row + tile.batch * self._height
-            block = (totals.row + tile.batch * self._height) // FRAGMENT_ROWS
+            block = (totals.row + tile.batch * self._height) // fragment.rows
             stored = row + tile.batch * self._rows
         first = self._parts + w.widen_multiply(place, self._tiles) * 4
-        part = first + w.widen_multiply(tile.column // self._raster.tile_n, 4)
+        share = tile.column // self._raster.tile_n
+        if self._layout.side_by_side > 1:
+            share = share * self._layout.side_by_side + self._layout.share_of(totals.columns[0])
+        part = first + w.widen_multiply(share, 4)
         w.isa.memory.store_global_f32(address=part.retyped(GMEM), value=total, valid=valid)
         counter = (self._counters + w.widen_multiply(block, 4)).retyped(GMEM)
         with w.when(count(w, counter) + 1 == self._tiles):
@@ -139,6 +143,14 @@ class RowSums:
 
 
 @dataclass(frozen=True)
+class SummedColumn:
+    """A column, and whether the output has it."""
+
+    index: Value
+    inside: Value
+
+
+@dataclass(frozen=True)
 class RowTotals:
     """The sums of two rows so far, in a thread's columns.
 
@@ -150,14 +162,18 @@ class RowTotals:
         Of each.
     combine
         What they are.
+    columns
+        Those of the elements so far.
     """
 
     row: Value
     apart: int
     sums: tuple[Value, Value]
     combine: Combine = "sum"
+    columns: list[Value] = field(default_factory=list)
 
-    def add(self, w: Writer, which: int, value: Value, counts: Value) -> None:
-        """Add an element of row `which`, if it `counts`."""
+    def add(self, w: Writer, which: int, value: Value, column: Value, counts: Value) -> None:
+        """Add an element of row `which` in a column, if it `counts`."""
+        self.columns.append(column)
         total = self.sums[which]
         total.assign(combined(w, self.combine, total, counted(w, self.combine, value, counts)))

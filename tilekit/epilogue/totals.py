@@ -8,7 +8,6 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS, QUAD_FRAGMENT
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call
 
@@ -61,7 +60,7 @@ class Tiles(Protocol):
 
 
 def require_whole_rows(what: str, layout: AccumulatorLayout, raster: Tiles) -> None:
-    """Check that a warp has 16 rows of a tile to itself, with all of their columns.
+    """Check that the rows of a fragment are one tile's, and their columns are those of the warps side by side.
 
     Raises
     ------
@@ -69,12 +68,12 @@ def require_whole_rows(what: str, layout: AccumulatorLayout, raster: Tiles) -> N
         ``TK-EPI-001`` saying what is otherwise.
     """
     problem = None
-    if layout.columns != raster.tile_n or len(layout.parts) > 1:
-        problem = f"a warp holds parts of rows (of {layout.columns} columns), and the tile has {raster.tile_n}"
-    elif layout.fragment != QUAD_FRAGMENT:
-        problem = "four neighbouring lanes are to hold a row, as wgmma and tcgen05 have it"
-    elif raster.tile_m % FRAGMENT_ROWS:
-        problem = f"tiles of {raster.tile_m} rows share the {FRAGMENT_ROWS} rows of a warp"
+    columns = layout.columns * layout.side_by_side
+    if columns != raster.tile_n or len(layout.parts) > 1:
+        held = "a warp holds" if layout.side_by_side == 1 else f"{layout.side_by_side} waves side by side hold"
+        problem = f"{held} parts of rows (of {columns} columns), and the tile has {raster.tile_n}"
+    elif raster.tile_m % layout.fragment.rows:
+        problem = f"tiles of {raster.tile_m} rows share the {layout.fragment.rows} rows of a warp"
     if problem is not None:
         raise TraceError(f"{what}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001")
 

@@ -375,7 +375,7 @@ class Written:
             assert valid is not None, "a total without bounds"
             if index in self._row_totals:
                 assert down.inside is not None, "a total without columns"
-                rows.totals[index].add(w, row, element, down.inside)
+                rows.totals[index].add(w, row, element, down.index, down.inside)
             else:
                 self._column_totals[index].add(
                     w,

@@ -6,15 +6,16 @@ bytes holds, element by element from as many rows of memory; its neighbours' ele
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import SMEM
+from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
-from tilekit.tile_io.buffer import OFFSETS, OUTSIDE, PIECE, PIECES, BufferOperand, packed
+from tilekit.tile_io.buffer import OFFSETS, OUTSIDE, PIECE, PIECES, WORD, BufferOperand, packed
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
@@ -22,6 +23,9 @@ from tilekit.tiles.stage import Stage
 
 ELEMENTS_AT_ONCE: Final = 32
 """Elements that a thread has on their way, each in a register."""
+
+WORDS: Final = PIECE // WORD
+"""Registers of a piece."""
 
 
 class BufferAcrossLoader(BufferOperand):
@@ -146,8 +150,30 @@ class BufferAcrossTile:
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Copy this thread's pieces to `stage` from element `k` on."""
-        bound, loader = self._bound, self._bound.loader
-        image, element = bound.image(w, stage.index), self._element
+        image = self._bound.image(w, stage.index)
+        for place, values in self._loaded(w, k):
+            self._write(w, image, place, values)
+
+    def registers(self, w: Writer) -> RegisterTile:
+        """Registers for all of a stage's pieces."""
+        loader = self._bound.loader
+        return w.tile(B32, len(loader.places) * WORDS, loader.tile.name)
+
+    def fetch(self, w: Writer, k: Value, into: RegisterTile) -> None:
+        """Load this thread's pieces from element `k` on into registers, some at a time, and turn them round there."""
+        for index, (_, values) in enumerate(self._loaded(w, k)):
+            for register, value in zip(into[WORDS * index : WORDS * (index + 1)], values, strict=True):
+                register.assign(value)
+
+    def put(self, w: Writer, stage: Value, pieces: RegisterTile) -> None:
+        """Write the pieces that were fetched to a stage."""
+        image = self._bound.image(w, stage)
+        for index, place in enumerate(self._bound.loader.places):
+            self._write(w, image, place, pieces[WORDS * index : WORDS * (index + 1)])
+
+    def _loaded(self, w: Writer, k: Value) -> Iterator[tuple[tuple[int, int, int], RegisterTile]]:
+        """Go through this thread's pieces from element `k` on: as many are on their way at once as registers allow."""
+        loader, element = self._bound.loader, self._element
         base = (self._matrix + w.widen_multiply(k, loader.pitch) * element).retyped(loader.address.type)
         rows = w.minimum(loader.outer - k, loader.tile.k)
         # The last row ends where the operand does, not where the next one would begin.
@@ -156,10 +182,15 @@ class BufferAcrossTile:
         for first in range(0, len(loader.places), at_once):
             places = loader.places[first : first + at_once]
             loaded = [self._piece(w, buffer, *place) for place in places]
-            for (block, row, piece), values in zip(places, loaded, strict=True):
-                far, offset = divmod(block * loader.tile.slice_bytes + loader.tile.offset_of(row), OFFSETS)
-                address = (image[piece] + far * OFFSETS).retyped(SMEM)
-                w.gcn.lds.write_b32x4(address=address, values=values, offset=offset)
+            yield from zip(places, loaded, strict=True)
+
+    def _write(self, w: Writer, image: dict[int, Value], place: tuple[int, int, int], values: RegisterTile) -> None:
+        """Write a piece to a stage."""
+        block, row, piece = place
+        tile = self._bound.loader.tile
+        far, offset = divmod(block * tile.slice_bytes + tile.offset_of(row), OFFSETS)
+        address = (image[piece] + far * OFFSETS).retyped(SMEM)
+        w.gcn.lds.write_b32x4(address=address, values=values, offset=offset)
 
     def _piece(self, w: Writer, buffer: RegisterTile, block: int, row: int, piece: int) -> RegisterTile:
         """Load a piece's elements, each from a row of memory of its own."""

@@ -52,6 +52,22 @@ class AccumulatorFragment:
         """The first of a thread's columns."""
         return ((thread // self.column_lanes) & (ACROSS - 1)) * self.neighbours
 
+    def among(self, lane: Value, rows: int) -> Value:
+        """Whether the first of a lane's rows is one of so many first ones."""
+        if self.row_lanes > self.column_lanes:  # lanes of a row are neighbours
+            return lane < rows * self.row_lanes
+        return self.row(lane) < rows
+
+    @property
+    def masks_across(self) -> tuple[int, ...]:
+        """Exchanges by which the lanes across a row combine what they have of it."""
+        return tuple(self.column_lanes << bit for bit in range(ACROSS.bit_length() - 1))
+
+    @property
+    def masks_down(self) -> tuple[int, ...]:
+        """Exchanges by which the lanes down a column combine what they have of it."""
+        return tuple(self.row_lanes << bit for bit in range(self.apart.bit_length() - 1))
+
     def left(self, four: int) -> int:
         """Columns from those of a thread's first four registers to those of another four."""
         piece, pair = divmod(four, self.neighbours // 2)

@@ -140,6 +140,15 @@ class AccumulatorLayout:
         return [row for row in range(0, self.blocks * self.rows, apart) if row % self.rows < own]
 
     @property
+    def side_by_side(self) -> int:
+        """Warpgroups that have columns of the same rows."""
+        return 1
+
+    def share_of(self, column: Value) -> Value | int:
+        """Which of those side by side has a column."""
+        return 0
+
+    @property
     def tile_rows(self) -> int:
         """Rows of the CTA's tile that the warpgroup holds."""
         return self.blocks * max(part.row + part.rows for part in self.parts)

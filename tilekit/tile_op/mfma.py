@@ -108,6 +108,15 @@ class WaveLayout(AccumulatorLayout):
     down: Share = Share(0, 1, 1)
     across: Share = Share(0, 1, 1)
 
+    @property
+    def side_by_side(self) -> int:
+        """Waves that have columns of the same rows."""
+        return self.across.waves
+
+    def share_of(self, column: Value) -> Value | int:
+        """Which of them has a column: those of a piece of the tile lie wave by wave."""
+        return column % (self.across.waves * self.across.own) // self.across.own
+
     def place(self, part: Value | int) -> tuple[Value | int, Value | int]:
         """Row and column of the tile at which a wave begins."""
         row, column = in_grid(part, self.across.waves)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.assembly.gcn.improving import after
-from tilekit.assembly.gcn.argument_loads import with_wide_argument_loads
+from tilekit.assembly.gcn.argument_loads import with_late_argument_loads, with_wide_argument_loads
 from tilekit.assembly.gcn.dead import without_dead
 from tilekit.assembly.gcn.folds import with_folds
 from tilekit.assembly.gcn.notation import without_guard
@@ -128,6 +128,47 @@ def test_neighbouring_arguments_come_at_once() -> None:
     assert sum(line.startswith("s_load") for line in lines) == 3, "i is written again"
     apart = loads.replace("0x8", "0x28")
     assert "s_load_dwordx2 arguments, b, 0x10" in after(with_wide_argument_loads, f"{registers}{apart}s_endpgm")
+
+
+def test_arguments_are_loaded_where_they_are_read() -> None:
+    """Once a block, and in none that does not read them; those of a loop inside of another, where they were."""
+    registers = "b = scalar 2 @0\n" + "\n".join(f"{n} = scalar" for n in "cdefgh") + "\n"
+    text = f"""{registers}
+        s_load_dword c, b, 0x0
+        s_load_dword d, b, 0x4
+        s_load_dword h, b, 0x8
+        outer:
+        s_mov_b32 e, 0
+        inner:
+        s_add_u32 e, +e, d
+        s_cbranch_scc0 inner
+        s_add_u32 e, +e, c
+        s_add_u32 f, c, d
+        s_cbranch_scc1 outer
+        s_mov_b32 g, c
+        s_add_u32 h, +h, c
+        s_endpgm"""
+    expected = """s_load_dword d, b, 0x4|s_load_dword h, b, 0x8|outer:|s_mov_b32 e, 0|inner:|s_add_u32 e, e, d
+        s_cbranch_scc0 inner|s_load_dword c, b, 0x0|s_add_u32 e, e, c|s_add_u32 f, c, d|s_cbranch_scc1 outer
+        s_load_dword c, b, 0x0|s_mov_b32 g, c|s_add_u32 h, h, c|s_endpgm"""
+    assert after(with_late_argument_loads, text) == [line.strip() for line in re.split(r"[|\n]", expected)]
+
+
+def test_many_arguments_have_room() -> None:
+    """More than there are scalar registers, each read in a loop: what they come to is right all the same."""
+    w = Writer("many", target="gfx942", threads=64)
+    values = [w.parameter(f"v{index}", U32) for index in range(120)]
+    out, total = w.parameter("out", GMEM), w.variable(U32, 0, "total")
+    for _ in w.range(w.parameter("turns", U32), name="turn"):
+        for value in values:
+            total.assign(total + value)
+    with w.when(w.thread() == 0):
+        w.isa.memory.store_global_b32(address=out, value=total)
+    device, numbers = Device("gfx942", seed=0), np.arange(120, dtype=np.uint32) ** 2
+    buffer = device.buffer(np.zeros(1, np.uint32))
+    report = device.load(w.text())["many"].launch(grid=1, block=64, args=[*numbers, buffer, np.uint32(3)])
+    assert report.clean
+    assert buffer.read()[0] == 3 * numbers.sum()
 
 
 def test_a_guard_that_is_known_costs_nothing() -> None:

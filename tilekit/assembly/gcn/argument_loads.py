@@ -1,16 +1,17 @@
-"""Loads of neighbouring kernel arguments as one: as wide as there are, into registers side by side."""
+"""Loads of kernel arguments: of neighbours as one, or, where registers are short, where they are read."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tilekit.assembly.gcn.code import Code, Instruction, Item, Part, Virtual
-from tilekit.assembly.gcn.facts import words_of_part, writes_of
-from tilekit.assembly.gcn.flow import blocks_of
+from tilekit.assembly.gcn.code import Branch, Code, Instruction, Item, Label, Part, Virtual
+from tilekit.assembly.gcn.facts import RegisterWord, words_of_part, writes_of
+from tilekit.assembly.gcn.flow import Block, blocks_of
 
-__all__ = ["with_wide_argument_loads"]
+__all__ = ["with_late_argument_loads", "with_wide_argument_loads"]
 
 _LOAD = re.compile(r"s_load_dword(?:x2)? \{0\}, \{1\}, (0x[0-9a-f]+|\d+)")
 _WIDTHS = (8, 4, 2)
@@ -38,19 +39,7 @@ def with_wide_argument_loads(code: Code) -> Code:
     merged: dict[int, Instruction] = {}
     gone: set[int] = set()
     for block in blocks_of(code):
-        found = []
-        for index in range(block.start, block.end):
-            item = code.items[index]
-            match = _LOAD.fullmatch(item.text) if isinstance(item, Instruction) else None
-            if match is None:
-                continue
-            assert isinstance(item, Instruction)
-            target, base = item.operands
-            register = target.register
-            alone = target.words == register.words and all(writes[word] == 1 for word in words_of_part(target))
-            if alone and register.fixed is None and not any(writes[word] for word in words_of_part(base)):
-                found.append(_Load(index, int(match[1], 0), register, base))
-        for group in _groups(found):
+        for group in _groups(list(_loads(code, block, writes))):
             words = sum(load.target.words for load in group)
             whole = Virtual("arguments", "scalar", words, 2 if words == 2 else 4)
             for load in group:
@@ -71,6 +60,66 @@ def with_wide_argument_loads(code: Code) -> Code:
         elif index not in gone:
             items.append(_moved(item, moved) if isinstance(item, Instruction) else item)
     return Code(items)
+
+
+def with_late_argument_loads(code: Code) -> Code:
+    """Return a kernel in which each block that reads an argument loads it for itself: it holds no register elsewhere.
+
+    Arguments that a loop within another reads stay where they are: a turn of those is short.
+    """
+    writes, blocks, depth = writes_of(code), blocks_of(code), _loop_depths(code)
+    loads = {load.target: load for block in blocks for load in _loads(code, block, writes)}
+    for item, nested in zip(code.items, depth, strict=True):
+        if nested > 1 and isinstance(item, Instruction):
+            for part in item.reads:
+                loads.pop(part.register, None)
+    gone = {load.index for load in loads.values()}
+    items: list[Item] = []
+    for block in blocks:
+        here: dict[Virtual, Part] = {}
+        for index in range(block.start, block.end):
+            item = code.items[index]
+            if index in gone:
+                continue
+            if not isinstance(item, Instruction):
+                items.append(item)
+                continue
+            for part in item.reads:
+                load = loads.get(part.register)
+                if load is not None and load.target not in here:
+                    original = code.items[load.index]
+                    assert isinstance(original, Instruction)
+                    here[load.target] = Part(replace(load.target), 0, load.target.words)
+                    loaded = _moved(original, here)
+                    items.append(replace(loaded, depth=item.depth, role=item.role, origin=item.origin))
+            items.append(_moved(item, here))
+    return Code(items)
+
+
+def _loop_depths(code: Code) -> list[int]:
+    """In how many loops each item is: a branch back goes round what lies between."""
+    labels = {item.name: index for index, item in enumerate(code.items) if isinstance(item, Label)}
+    depths = [0] * len(code.items)
+    for index, item in enumerate(code.items):
+        if isinstance(item, Branch) and labels[item.target] <= index:
+            for inside in range(labels[item.target], index + 1):
+                depths[inside] += 1
+    return depths
+
+
+def _loads(code: Code, block: Block, writes: Counter[RegisterWord]) -> Iterator[_Load]:
+    """Go through a block's loads of arguments."""
+    for index in range(block.start, block.end):
+        item = code.items[index]
+        match = _LOAD.fullmatch(item.text) if isinstance(item, Instruction) else None
+        if match is None:
+            continue
+        assert isinstance(item, Instruction)
+        target, base = item.operands
+        register = target.register
+        alone = target.words == register.words and all(writes[word] == 1 for word in words_of_part(target))
+        if alone and register.fixed is None and not any(writes[word] for word in words_of_part(base)):
+            yield _Load(index, int(match[1], 0), register, base)
 
 
 def _groups(loads: list[_Load]) -> Iterator[list[_Load]]:

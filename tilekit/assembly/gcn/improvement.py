@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilekit.assembly.errors import RegisterError
-from tilekit.assembly.gcn.argument_loads import with_wide_argument_loads
+from tilekit.assembly.gcn.argument_loads import with_late_argument_loads, with_wide_argument_loads
 from tilekit.assembly.gcn.code import Code
 from tilekit.assembly.gcn.constants import with_constants
 from tilekit.assembly.gcn.copies import with_copies_read_through
@@ -25,13 +25,15 @@ def improved(code: Code) -> Code:
 def finish_improved(code: Code, *, chip: str, waves_per_simd: int | None = None) -> Finished:
     """Finish the shortest kernel that has room: arguments side by side, and operands read later, hold registers longer.
 
+    Where none has, arguments are loaded where they are read, and no sooner.
+
     Raises
     ------
     RegisterError
         Where not even the kernel as it is has room (``TK-REG-001``).
     """
     shorter = improved(code)
-    for candidate in (with_wide_argument_loads(shorter), shorter):
+    for candidate in (with_wide_argument_loads(shorter), shorter, with_late_argument_loads(shorter)):
         try:
             return finish(candidate, chip=chip, waves_per_simd=waves_per_simd)
         except RegisterError:

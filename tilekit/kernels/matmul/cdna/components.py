@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32
-from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.memory import RING
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -55,13 +54,6 @@ def check(spec: MatmulSpec, target: Target) -> None:
             f"accumulation='promoted' on {target.name}: it makes up for tensor cores that keep 13 bits of a sum of "
             f"8-bit products; {target.name} adds in f32, nearest: 'fast'",
             code="TK-MM-027",
-        )
-    if isinstance(spec.functions, WrittenSpec) and spec.functions.reduces:
-        raise ArgumentError(
-            f"epilogue {spec.functions.graph.name} on {target.name}: totals of rows and columns are of neighbouring "
-            f"lanes that hold a row, which those of a wave do not; nearest: an epilogue that returns matrices alone, "
-            "and totals of them afterwards",
-            code="TK-EPI-001",
         )
     for name, major in zip("ab", (spec.a_major, spec.b_major), strict=True):
         if major != "k" and f"loader_{name}" in spec.components.names:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.buffer import PIECE, WORD
+from tilekit.tile_io.buffer_across import ELEMENTS_AT_ONCE
 from tilekit.tile_op.mfma import LANES
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
@@ -65,7 +67,8 @@ class BlockClocks:
     loop
         A turn of the waves that multiply, with what the cycle model finds beside the matrix cores' clocks.
     alone
-        Whether loads and products take turns: of a ring of one stage, and where elements are loaded one by one.
+        Whether loads and products take turns: of a ring of one stage, and, in drivers without roles, where elements are
+        loaded one by one.
     """
 
     matrix: float
@@ -84,21 +87,25 @@ class BlockClocks:
         written = (rows + columns) * line
         names = "ba" if config.swap_ab else "ab"
         majors = {"a": spec.a_major, "b": spec.b_major}
-        l1, pieces = 0.0, 0.0
+        l1, pieces, turned = 0.0, 0.0, 0
         for name, lines in zip(names, config.tile, strict=True):
             # Across K, 64 lanes bring an element each.
             wide = lines * line / L1_BYTES_PER_CLOCK
             l1 += wide if majors[name] == "k" else lines * line / spec.a_dtype.bytes / LANES * m.load_dword
             load = spec.a_load if name == "a" else spec.b_load
+            of_lane = lines * line / (PIECE * LANES * config.loading)
             if majors[name] == "k" and load != "tma" and load < WORD:
-                pieces += lines * line / (PIECE * LANES * config.loading)
+                pieces += of_lane
+            if majors[name] != "k":
+                turned += ceil(of_lane * PIECE / spec.a_dtype.bytes / ELEMENTS_AT_ONCE)
         stages = config.resolved_stages(target, spec)
         past = all(past_registers(spec, config, name, target) for name in names)
         matrix = 2 * rows * columns * config.k_block(spec.a_dtype) / PEAK[target.name][spec.a_dtype.bits]
         lds = read / m.lds_bytes + written / m.lds_write_bytes
         if config.together:
             loop = loop_clocks(config, spec.a_dtype.bits, stages, matrix)
-            return cls(matrix, lds, l1, ELEMENT_CLOCKS * pieces, loop, alone=pieces > 0)
+            waited = ELEMENT_CLOCKS * pieces + m.load_latency * turned
+            return cls(matrix, lds, l1, waited, loop, alone=pieces + turned > 0)
         ahead = max(1, stages // 2) if past else 1
         idle = SIMDS / min(SIMDS, config.multiplying)
         return cls(

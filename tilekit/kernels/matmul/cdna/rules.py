@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.cdna.components import past_registers
 from tilekit.kernels.matmul.rules import (
@@ -49,6 +50,12 @@ BESIDE_HALVES, BESIDE_HALVES_ALONE = 32, 40
 BESIDE_ELEMENTS = 8
 """Beside elements that a wave loads one by one: where a group, or a share of a sum, ends."""
 
+BESIDE_TURNED = 24
+"""Beside elements that a wave turns round in registers, each of which arrives in one of its own."""
+
+MOST_CODE = 512
+"""Sums of a lane, with as many again for each total of rows or columns, whose code branches still reach across."""
+
 SIMDS = 4
 """Of a compute unit, over which the waves of a workgroup are dealt."""
 
@@ -87,7 +94,7 @@ def _roles(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viola
 
 
 def _loads(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    """Drivers without roles load rows along K; what else they ask for says how."""
+    """What loads of drivers without roles take: past registers rows along K alone; what else they ask for says how."""
     if not config.together:
         return
     if spec.k_major:
@@ -95,9 +102,12 @@ def _loads(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viola
         yield Violation("scales of halves", "driver", text)
         return
     for name, major in (("a", spec.a_major), ("b", spec.b_major)):
-        if major != "k":
+        if major != "k" and config.driver == "interleaved":
             along = "M" if name == "a" else "N"
-            text = f"driver={config.driver!r}: {name} is contiguous along {along}, and waves that load turn it round"
+            text = (
+                f"driver={config.driver!r}: {name} is contiguous along {along}, and is turned round in registers, of "
+                "which it has none left"
+            )
             yield Violation(f"loads of {name} across K", "driver", text)
         elif config.driver == "interleaved" and not past_registers(spec, config, name, chip):
             lane = BufferToLdsLoader.lane_bytes_of(chip)
@@ -157,6 +167,8 @@ def _registers(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
         others = config.held_registers(stages) + (BESIDE_HALVES_ALONE if alone else BESIDE_HALVES)
         if stages == 1 and (spec.groups is not None or config.split_k > 1):
             others += BESIDE_ELEMENTS
+        if "mn" in (spec.a_major, spec.b_major):
+            others += BESIDE_TURNED
         granted = chip.thread_registers // waves_a_simd
         over = max(sums, others) - MOST_ACCUMULATORS if alone else sums + others - granted
     else:
@@ -171,6 +183,19 @@ def _registers(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
             f"registers: {sums} accumulators of a lane and {others} others are {over} over the "
             f"{granted} that {config.waves} waves of a workgroup have; the {largest} are the largest object",
         )
+
+
+def _code(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """A branch reaches 128 KB, and a tile's elements are stored by code of their own."""
+    totals = len(spec.functions.graph.totals) if isinstance(spec.functions, WrittenSpec) else 0
+    code = config.accumulators * (1 + totals)
+    most = MOST_CODE // (1 + totals)
+    if totals and code > MOST_CODE:
+        text = (
+            f"tile {config.tile[0]}x{config.tile[1]}: {config.accumulators} sums of a lane that go into {totals} "
+            f"totals of rows or columns are more code than branches reach across; at most {most} sums"
+        )
+        yield Violation("code of totals", "tile", text)
 
 
 def _values(field: str, config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
@@ -194,7 +219,7 @@ RULES = RuleBook(
         (_loads,),
         (_tile,),
         (written_rule, own_rule, whole_rule),
-        (_registers,),
+        (_registers, _code),
         (shared_memory_rule,),
     ),
     values=_values,

@@ -127,11 +127,11 @@ RULES = RuleBook(
     phases=(
         (
             *(DRIVER, GRID, RESIDENT, SPLIT_K, RASTER_ORDER),
-            *(raster_rule, profile_rule, grouped_rule, written_rule, own_rule, whole_rule),
+            *(raster_rule, profile_rule, grouped_rule, own_rule, whole_rule),
         ),
         (_roles,),
         (_tile,),
-        (_shares, _registers),
+        (written_rule, _shares, _registers),
         (shared_memory_rule,),
     ),
     values=_values,
