@@ -27,10 +27,11 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.torch_attention import attention, scaled_dot_product_attention, sdpa
 from tilekit.torch_conv import conv2d
 from tilekit.torch_scaled import scaled_matmul
 
-__all__ = ["conv2d", "linear", "matmul", "scaled_matmul"]
+__all__ = ["attention", "conv2d", "linear", "matmul", "scaled_dot_product_attention", "scaled_matmul", "sdpa"]
 
 _compiler: Any = torch.compiler
 _registry: Any = torch.library

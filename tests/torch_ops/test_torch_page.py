@@ -21,7 +21,7 @@ def test_the_page_runs_and_prints_what_it_shows() -> None:
     torch.manual_seed(0)
     namespace: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE.read_text("utf-8"), re.M | re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for code, shown in blocks:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

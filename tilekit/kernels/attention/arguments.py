@@ -73,15 +73,13 @@ class AttentionArguments:
         target: str | None = None,
     ) -> AttentionArguments:
         """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
-        views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
-        _check_shapes(views)
+        views = _inputs(q, k, v)
         batch, queries, heads, elements = views["q"].shape
         left, right = _window(causal, window)
         scale = _number("scale", scale, elements**-0.5)
         cap = None if softcap is None else _number("softcap", softcap, None)
         chip, device = resolve_target(views["q"], target)
-        if chip.name != "sm_90a":
-            raise ArgumentError.of("target", chip.name, legal="'sm_90a'", nearest="sm_90a", code="TK-ATT-005")
+        _check_chip(chip)
         inputs = list(views.items())
         shape = batch, queries, heads, views["v"].shape[3]
         made = empty_like_library(views["q"], shape, views["q"].dtype) if out is None else out
@@ -166,6 +164,48 @@ class AttentionArguments:
             scratch=scratch,
             heads=heads,
         )
+
+
+def result_of(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: Any = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    out: ArrayView | None = None,
+) -> tuple[int, int, int, int]:
+    """Return the shape of a call's output, as (batch, position, head, element), after the checks that need no memory.
+
+    Arrays may be layouts alone (`ArrayView`), whose extents may be symbols.
+    """
+    views = _inputs(q, k, v)
+    _window(causal, window)
+    _number("scale", scale, 1.0)
+    _number("softcap", softcap, 1.0)
+    _check_chip(resolve_target(views["q"], None, memory=False)[0])
+    batch, queries, heads, _ = views["q"].shape
+    shape = batch, queries, heads, views["v"].shape[3]
+    if out is not None:
+        require_output(_heads(out, "out"), shape, views["q"].dtype, ())
+        require_same_place([*views.items(), ("out", out)])
+    else:
+        require_same_place(list(views.items()))
+    return shape
+
+
+def _inputs(q: Any, k: Any, v: Any) -> dict[str, ArrayView]:
+    """Queries, keys and values, each checked and all against each other."""
+    views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
+    _check_shapes(views)
+    return views
+
+
+def _check_chip(chip: Target) -> None:
+    if chip.name != "sm_90a":
+        raise ArgumentError.of("target", chip.name, legal="'sm_90a'", nearest="sm_90a", code="TK-ATT-005")
 
 
 def _four(numbers: Any) -> tuple[int, int, int, int]:
