@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tilekit.errors import TilekitError
     from tilekit.gradients import conv2d_input_gradient, conv2d_weight_gradient
     from tilekit.kernels.attention.config import AttentionConfig
+    from tilekit.kernels.attention.spec import AttentionSpec
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
     from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.own import OwnComponents, OwnRole
@@ -52,6 +53,7 @@ __all__ = [
     "AdaConfig",
     "AmpereConfig",
     "AttentionConfig",
+    "AttentionSpec",
     "BlackwellConfig",
     "Cdna3Config",
     "Cdna4Config",
@@ -87,6 +89,7 @@ _HOMES = {
     "AdaConfig": "tilekit.kernels.matmul.sm_89.config",
     "AmpereConfig": "tilekit.kernels.matmul.sm_80.config",
     "AttentionConfig": "tilekit.kernels.attention.config",
+    "AttentionSpec": "tilekit.kernels.attention.spec",
     "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
     "Cdna3Config": "tilekit.kernels.matmul.gfx942.config",
     "Cdna4Config": "tilekit.kernels.matmul.gfx950.config",

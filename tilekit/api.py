@@ -346,7 +346,8 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
 @takes(ConvKeywords)
 def conv2d_kernel_for(x: Any, w: Any, **keywords: Unpack[ConvKeywords]) -> CompiledKernel:
     """Return the kernel that `conv2d` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
-    return select(ConvArguments.parse(x, w, memory=False, **keywords), tuned_config).kernel
+    kernel: CompiledKernel = select(ConvArguments.parse(x, w, memory=False, **keywords), tuned_config).kernel
+    return kernel
 
 
 @takes(ConvKeywords)
@@ -407,7 +408,8 @@ def scaled_matmul(
 @takes(ScaledKeywords)
 def scaled_kernel_for(a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]) -> CompiledKernel:
     """Return the kernel that `scaled_matmul` launches for these arguments, as `kernel_for` does of `matmul`."""
-    return select(read_scaled(a, b, scale_a, scale_b, memory=False, **keywords), tuned_config).kernel
+    kernel: CompiledKernel = select(read_scaled(a, b, scale_a, scale_b, memory=False, **keywords), tuned_config).kernel
+    return kernel
 
 
 @takes(ScaledKeywords)
@@ -468,7 +470,8 @@ def compile(  # noqa: A001  the field's name for it
     ConfigError
         Listing every rule the config violates, each with the nearest legal value.
     """
-    return family_of(spec).compile(spec, config, target_named(target))
+    kernel: CompiledKernel = family_of(spec).compile(spec, config, target_named(target))
+    return kernel
 
 
 @takes(MatmulKeywords)
@@ -497,7 +500,8 @@ def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKe
     >>> tilekit.kernel_for(a, b).name
     'gemv_f16_f16_f16_kn_m4'
     """
-    return select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
+    kernel: CompiledKernel = select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
+    return kernel
 
 
 _matmuls, _grouped, _convolutions, _scaled = LaunchCache(), LaunchCache(), LaunchCache(), LaunchCache()

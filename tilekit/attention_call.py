@@ -7,8 +7,9 @@ from typing import Any
 
 from tilekit.arrays import fingerprint, resolve_stream, view_of
 from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.compiled import AttentionKernel, chosen
+from tilekit.kernels.attention.compiled import AttentionKernel
 from tilekit.kernels.attention.config import AttentionConfig
+from tilekit.kernels.dispatch import select
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.targets import PlaceName
 
@@ -93,18 +94,17 @@ def attention(
         softcap=softcap,
         out=out,
         lse=lse,
+        config=config,
         target=target,
     )
-    plan = chosen(arguments, config).plan(arguments)
+    plan = select(arguments).kernel.plan(arguments)
     plan(stream)
     if plan.cacheable is not None and key is not None:
         _launches.keep_launch(key, plan.cacheable)
     return plan.out
 
 
-def attention_kernel_for(
-    q: Any, k: Any, v: Any, *, config: AttentionConfig | None = None, **keywords: Any
-) -> AttentionKernel:
+def attention_kernel_for(q: Any, k: Any, v: Any, **keywords: Any) -> AttentionKernel:
     """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
-    arguments = AttentionArguments.parse(q, k, v, **keywords)
-    return chosen(arguments, config)
+    kernel: AttentionKernel = select(AttentionArguments.parse(q, k, v, **keywords)).kernel
+    return kernel

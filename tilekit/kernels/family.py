@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tilekit.kernels.arguments import Arguments
-from tilekit.kernels.compiled import CompiledKernel
 from tilekit.targets import Target
 
 
@@ -22,7 +20,7 @@ class TunedConfigs(Protocol):
 class Selection:
     """The kernel for a call, and the call as that kernel's family reads it."""
 
-    kernel: CompiledKernel
+    kernel: Any
     arguments: Any
 
 
@@ -56,8 +54,8 @@ class Family:
     name: str
     summary: str
     targets: tuple[str, ...]
-    arguments: type[Arguments]
+    arguments: type[Any]
     spec: type
     select: Callable[[Any, TunedConfigs | None], Selection | Declined]
-    compile: Callable[[Any, Any, Target], CompiledKernel]
+    compile: Callable[[Any, Any, Target], Any]
     most_rows: int | None = None

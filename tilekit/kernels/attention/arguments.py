@@ -18,7 +18,7 @@ from tilekit.arrays import (
 )
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.errors import ArgumentError
-from tilekit.kernels.attention.config import ROWS
+from tilekit.kernels.attention.config import ROWS, AttentionConfig
 from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import Target
@@ -45,6 +45,8 @@ class AttentionArguments:
         What scores are multiplied by, and their bound or None.
     left, right
         Bounds of keys from the diagonal on, or None.
+    config
+        The config to take, where the caller gave one.
     """
 
     spec: AttentionSpec
@@ -56,6 +58,7 @@ class AttentionArguments:
     softcap: float | None
     left: int | None
     right: int | None
+    config: AttentionConfig | None = None
 
     @classmethod
     def parse(
@@ -70,6 +73,7 @@ class AttentionArguments:
         softcap: float | None = None,
         out: Any = None,
         lse: Any = None,
+        config: AttentionConfig | None = None,
         target: str | None = None,
     ) -> AttentionArguments:
         """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
@@ -112,7 +116,7 @@ class AttentionArguments:
             group=_group(views),
         )
         result = results[0] if len(results) == 1 else tuple(results)
-        return cls(spec, chip, device, views, result, scale, cap, left, right)
+        return cls(spec, chip, device, views, result, scale, cap, left, right, config)
 
     @property
     def queries(self) -> int:
