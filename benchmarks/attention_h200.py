@@ -18,7 +18,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import chosen
-from tilekit.kernels.attention.config import AttentionConfig
 
 try:
     import fa3
@@ -49,12 +48,12 @@ def arrays(case: tuple[Any, ...], seed: int) -> tuple[Any, ...]:
     return q, k, v, torch.empty_like(q)
 
 
-def ours(config: AttentionConfig | None, sets: list[Any], causal: bool) -> Callable[[], None]:
+def ours(sets: list[Any], causal: bool) -> Callable[[], None]:
     """Launches of this package's kernel, one a set."""
     plans = []
     for q, k, v, out in sets:
         arguments = AttentionArguments.parse(q, k, v, causal=causal, out=out)
-        plans.append(chosen(arguments, config).plan(arguments))
+        plans.append(chosen(arguments, None).plan(arguments))
 
     def launch() -> None:
         for plan in plans:
@@ -128,24 +127,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="")
     parser.add_argument("--cases", default="", help="numbers of cases, by commas")
-    parser.add_argument("--configs", default="", help="a Python list of AttentionConfig arguments per head dim")
     parser.add_argument("--seconds", type=float, default=0.04)
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
     chosen = [int(one) for one in options.cases.split(",")] if options.cases else range(len(CASES))
-    configs = eval(options.configs) if options.configs else {}
     results = []
     for number in chosen:
         case = CASES[number]
         batch, length, heads, kv_heads, elements, causal = case
         size = 2 * batch * length * elements * 2 * (heads + kv_heads)
         sets = [arrays(case, seed) for seed in range(max(1, min(64, -(-SET_BYTES // size))))]
-        launches = {"cudnn": cudnn(sets, causal), "ours": ours(None, sets, causal)}
+        launches = {"cudnn": cudnn(sets, causal), "ours": ours(sets, causal)}
         if fa3 is not None:
             launches["fa3"] = flash(sets, causal)
-        for given in configs.get(elements, ()):
-            config = AttentionConfig(**given)
-            launches[" ".join(f"{name}={value}" for name, value in given.items())] = ours(config, sets, causal)
         graphs = {}
         for name, launch in launches.items():
             try:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tilekit.errors import TilekitError
     from tilekit.kernels.attention.config import AttentionConfig
     from tilekit.kernels.attention.sm_100a.config import BlackwellAttentionConfig
+    from tilekit.kernels.attention.spec import AttentionSpec
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
     from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.own import OwnComponents, OwnRole
@@ -47,6 +48,7 @@ __all__ = [
     "AdaConfig",
     "AmpereConfig",
     "AttentionConfig",
+    "AttentionSpec",
     "BlackwellAttentionConfig",
     "BlackwellConfig",
     "Cdna3Config",
@@ -83,6 +85,7 @@ _HOMES = {
     "AdaConfig": "tilekit.kernels.matmul.sm_89.config",
     "AmpereConfig": "tilekit.kernels.matmul.sm_80.config",
     "AttentionConfig": "tilekit.kernels.attention.config",
+    "AttentionSpec": "tilekit.kernels.attention.spec",
     "BlackwellAttentionConfig": "tilekit.kernels.attention.sm_100a.config",
     "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
     "Cdna3Config": "tilekit.kernels.matmul.gfx942.config",

@@ -1,35 +1,37 @@
 """`tilekit.attention` as a torch operator, and in the place of torch's own; `tilekit.torch` has both.
 
-Tensors are (B, H, S, D) as torch has them, in any memory whose heads are contiguous: nothing is copied. The result lies
-as (B, S, H, D) does, so that heads are joined without a copy too. CPU tensors go to the emulator.
+Tensors are (B, H, S, D), as torch has them, and are read where they lie: the kernel takes any strides of heads and
+positions. Results lie as (B, S, H, D), which is how the projection behind attention reads them. There are no
+gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 import tilekit
-from tilekit.arrays import view_of_fake
-from tilekit.calls.attention import attention_result_of
-from tilekit.errors import ArgumentError, TilekitError
+from tilekit.arrays import ArrayView, view_of_fake
+from tilekit.errors import ArgumentError
+from tilekit.kernels.attention.arguments import result_of
+from tilekit.kernels.attention.spec import HEAD_DIMS
+from tilekit.tile_io.tma import TMA_ALIGNMENT
 
 __all__ = ["attention", "scaled_dot_product_attention", "sdpa"]
 
+_compiler: Any = torch.compiler
 _registry: Any = torch.library
 _ops: Any = torch.ops.tilekit
-_torchs_own: Any = torch.nn.functional.scaled_dot_product_attention
+_torch_sdpa: Any = torch.nn.functional.scaled_dot_product_attention
 
-_TYPES = (torch.bfloat16, torch.float16)
+_CAPABILITIES = ((9, 0), (10, 0))
+"""Of GPUs that the kernel is built for."""
 
-_USUAL = {
-    "causal": False, "windowed": False, "left": None, "right": None, "scale": None, "softcap": None, "lse": False,
-}  # fmt: skip
-"""The operator's arguments behind the tensors."""
+_NAMES = ("causal", "left", "right", "scale", "softcap")
 
 
 def attention(
@@ -41,33 +43,45 @@ def attention(
     window: tuple[int | None, int | None] | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    out: torch.Tensor | None = None,
     lse: bool = False,
 ) -> Any:
-    """Return ``softmax(scale * q @ k.mT) @ v`` of each head, for torch's compilers too.
+    """Return ``softmax(scale * q @ kᵀ) @ v`` of each head, for torch's compilers.
 
     Parameters
     ----------
     q, k, v : torch.Tensor
-        (B, H, Sq, D), (B, Hk, Sk, D) and (B, Hk, Sk, Dv) of bf16 or f16, Hk a divisor of H.
+        (B, H, Sq, D), (B, Hk, Sk, D) and (B, Hk, Sk, Dv), with the elements of a head behind each other.
     causal, window, scale, softcap
-        As for `tilekit.attention`.
-    lse : bool, optional
-        Whether to return the logarithms of the sums of exponentials too, (B, H, Sq) f32.
+        As for `tilekit.attention`: masks are aligned to the last query and key.
+    out : torch.Tensor, optional
+        Where to write, (B, H, Sq, Dv); without `lse`.
+    lse : bool
+        Whether to return ``(out, lse)``, with the logarithms of the sums of exponentials, (B, H, Sq) f32.
 
     Returns
     -------
-    torch.Tensor or tuple of torch.Tensor
-        (B, H, Sq, Dv), a transpose of (B, Sq, H, Dv) in C order; with ``lse`` both.
+    torch.Tensor
+        (B, H, Sq, Dv), the transpose of a C-contiguous (B, Sq, H, Dv); `out` itself if that was given.
 
     Raises
     ------
     ArgumentError
-        As `tilekit.attention` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for:
-        there is none.
+        As `tilekit.attention` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for.
     """
-    left, right = (None, None) if window is None else window
-    result, logarithms = _ops.attention(q, k, v, causal, window is not None, left, right, scale, softcap, lse)
-    return (result, logarithms) if lse else result
+    if window is not None and (not isinstance(window, tuple | list) or len(window) != 2):
+        legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
+        raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
+    left, right = window or (None, None)
+    more = (causal, left, right, scale, softcap)
+    if lse:
+        if out is not None:
+            raise ArgumentError.of("out", "a tensor", legal="None with lse=True", nearest=None, code="TK-ATT-003")
+        return _ops.attention_lse(q, k, v, *more)
+    if out is None:
+        return _ops.attention(q, k, v, *more)
+    _ops.attention_out(q, k, v, *more, out=out)
+    return out
 
 
 def scaled_dot_product_attention(
@@ -80,114 +94,170 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention`, by tilekit's kernel where it computes that.
-
-    What goes to torch's own: a mask or dropout, tensors of other than four dimensions or of f32, a gradient, heads or
-    layouts that `tilekit.attention` does not take, and GPUs that it has no kernel for.
+    """Compute what `torch.nn.functional.scaled_dot_product_attention` does, by tilekit where it can.
 
     Parameters
     ----------
     query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-        As torch has them: with ``is_causal`` query i sees the keys up to i, whatever their numbers.
+        Torch's, with torch's meaning: the mask of `is_causal` is aligned to the first query and key. A mask that is a
+        tensor, dropout, gradients, broadcasts, other types, layouts and chips than `tilekit.attention` takes, and
+        tensors without elements go to torch's function.
+
+    Returns
+    -------
+    torch.Tensor
+        (B, H, Sq, Dv).
     """
-    if _is_ours(query, key, value, attn_mask, dropout_p, enable_gqa):
-        # Torch's diagonal begins at the first key, tilekit's ends at the last one.
-        window = (None, query.shape[2] - key.shape[2]) if is_causal else None
-        result: torch.Tensor = attention(query, key, value, window=window, scale=scale)
+    if _takes(query, key, value, attn_mask, dropout_p, scale, enable_gqa):
+        # The diagonal begins at the first key, where tilekit's ends at the last.
+        right = query.shape[2] - key.shape[2] if is_causal else None
+        result: torch.Tensor = _ops.attention(query, key, value, False, None, right, scale, None)
         return result
-    other: torch.Tensor = _torchs_own(
+    other: torch.Tensor = _torch_sdpa(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
     return other
 
 
-@contextmanager
-def sdpa(*, emulate: bool = False) -> Iterator[None]:
-    """Have `torch.nn.functional.scaled_dot_product_attention` be tilekit's in the ``with`` block.
-
-    Parameters
-    ----------
-    emulate
-        Whether CPU tensors go to the emulator; else they stay torch's, which is a thousand times as fast.
-
-    Examples
-    --------
-    >>> import tilekit.torch
-    >>> with tilekit.torch.sdpa():  # doctest: +SKIP
-    ...     model(x)
-    """
-
-    def chosen(query: torch.Tensor, *arguments: Any, **keywords: Any) -> torch.Tensor:
-        here = emulate or query.device.type != "cpu"
-        result: torch.Tensor = (scaled_dot_product_attention if here else _torchs_own)(query, *arguments, **keywords)
-        return result
-
-    with patch.object(torch.nn.functional, "scaled_dot_product_attention", chosen):
-        yield
-
-
-def _is_ours(
+def _takes(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None,
     dropout_p: float,
+    scale: float | None,
     enable_gqa: bool,
 ) -> bool:
-    tensors = query, key, value
-    if attn_mask is not None or dropout_p or any(one.dim() != 4 or one.dtype not in _TYPES for one in tensors):
+    """Whether tilekit computes a call: what a compiler can decide, too."""
+    tensors = (query, key, value)
+    if attn_mask is not None or dropout_p != 0.0 or (scale is not None and not scale > 0.0):
         return False
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
         return False
-    if query.shape[1] != key.shape[1] and not enable_gqa:
-        return False  # torch says what is wrong with it
-    if query.device.type == "cuda" and torch.cuda.get_device_capability(query.device) != (9, 0):
+    if any(one.dim() != 4 or one.dtype != query.dtype or one.device != query.device for one in tensors):
         return False
-    try:
-        _result_of(*tensors)
-    except TilekitError:
+    if query.dtype not in (torch.bfloat16, torch.float16) or query.device.type not in ("cpu", "cuda"):
         return False
-    return 0 not in query.shape and 0 not in key.shape
+    if query.device.type == "cuda" and torch.cuda.get_device_capability(query.device) not in _CAPABILITIES:
+        return False
+    heads, groups = query.shape[1], key.shape[1]
+    if any(extent == 0 for one in tensors for extent in one.shape) or heads % groups:
+        return False
+    fit = key.shape[:3] == value.shape[:3] and query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3]
+    return bool(fit and (heads == groups or enable_gqa) and all(_lies_well(one) for one in tensors))
 
 
-def _result_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[Any, Any, Any]:
-    views = (view_of_fake(one.transpose(1, 2), name) for one, name in ((q, "q"), (k, "k"), (v, "v")))
-    return attention_result_of(*views)
+def _lies_well(tensor: torch.Tensor) -> bool:
+    """Whether the copy engine can read a tensor of heads where it lies."""
+    unit, elements = TMA_ALIGNMENT // 2, tensor.shape[3]
+    if elements % 8 or elements > HEAD_DIMS[-1] or tensor.stride(3) != 1:
+        return False
+    # A compiler knows no address: the operator refuses one that is no multiple.
+    if not _compiler.is_compiling() and tensor.data_ptr() % TMA_ALIGNMENT:
+        return False
+    steps = (tensor.stride(axis) for axis in range(3) if tensor.shape[axis] > 1)
+    return all(step > 0 and step % unit == 0 for step in steps)
 
 
-def _compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    keywords = _keywords(given)
-    found = tilekit.attention(*(one.transpose(1, 2) for one in (q, k, v)), **keywords)
-    if keywords["lse"]:
-        return found[0].transpose(1, 2), found[1]
-    return found.transpose(1, 2), q.new_empty((0,), dtype=torch.float32)
+class _Instead(TorchFunctionMode):  # type: ignore[misc]  # torch is absent where this is checked
+    """While it is on, this thread's calls of torch's function are ours, by whatever name they were imported."""
+
+    def __init__(self, emulate: bool) -> None:
+        super().__init__()
+        self._emulate = emulate
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if func is _torch_sdpa and (self._emulate or _query(*args, **given).device.type != "cpu"):
+            return scaled_dot_product_attention(*args, **given)
+        return func(*args, **given)
 
 
-def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    shape, logarithms, _ = _result_of(q, k, v)
-    kept = logarithms if _keywords(given)["lse"] else (0,)
-    return q.new_empty(shape).transpose(1, 2), q.new_empty(kept, dtype=torch.float32)
+def _query(query: torch.Tensor, *_args: Any, **_keywords: Any) -> torch.Tensor:
+    return query
+
+
+@contextmanager
+def sdpa(*, emulate: bool = False) -> Iterator[None]:
+    """Let `scaled_dot_product_attention` stand in the place of torch's while the context lasts, in this thread.
+
+    Parameters
+    ----------
+    emulate : bool, optional
+        Whether CPU tensors go to the emulator; else they stay torch's, which is a thousand times as fast.
+    """
+    with _Instead(emulate):
+        yield
+
+
+def _compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any) -> torch.Tensor:
+    result: torch.Tensor = tilekit.attention(*_laid_out(q, k, v), **_keywords(given)).transpose(1, 2)
+    return result
+
+
+def _compute_lse(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    out, lse = tilekit.attention(*_laid_out(q, k, v), **_keywords(given), lse=True)
+    return out.transpose(1, 2), lse
+
+
+def _compute_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any, out: torch.Tensor) -> None:
+    tilekit.attention(*_laid_out(q, k, v), **_keywords(given), out=_heads_behind(out, "out"))
+
+
+def _laid_out(*tensors: torch.Tensor) -> Iterator[torch.Tensor]:
+    return (_heads_behind(one, name) for one, name in zip(tensors, ("q", "k", "v"), strict=True))
+
+
+def _heads_behind(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """The same memory as (B, S, H, D)."""
+    if tensor.dim() != 4:
+        raise ArgumentError(
+            f"{name} has shape {tuple(tensor.shape)}: tilekit.torch.attention takes (batch, head, position, element); "
+            "nearest: reshape it to four dimensions",
+            code="TK-ATT-001",
+        )
+    return tensor.transpose(1, 2)
 
 
 def _keywords(given: tuple[Any, ...]) -> dict[str, Any]:
-    """What a call has of the operator's arguments behind the tensors; the others have their usual values."""
-    found = _USUAL | dict(zip(_USUAL, given, strict=False))
-    window = found.pop("left"), found.pop("right")
-    return found | {"window": window if found.pop("windowed") else None}
+    """What `tilekit.attention` is told of the operators' arguments behind the tensors."""
+    read = dict(zip(_NAMES, given, strict=False))
+    left, right = read.pop("left", None), read.pop("right", None)
+    return {**read, "window": None if left is None and right is None else (left, right)}
 
 
-def _refuse_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    for name, needed in zip("qkv", ctx.needs_input_grad, strict=False):
+def _fake(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    views: list[ArrayView] = []
+    for one, name in zip((q, k, v), ("q", "k", "v"), strict=True):
+        views.append(view_of_fake(_heads_behind(one, name), name))
+    place = None if out is None else view_of_fake(_heads_behind(out, "out"), "out")
+    shape = result_of(*views, **_keywords(given), out=place)
+    return q.new_empty(shape).transpose(1, 2)
+
+
+def _fake_lse(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return _fake(q, k, v, *given), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+def _fake_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any, out: torch.Tensor) -> None:
+    _fake(q, k, v, *given, out=out)
+
+
+def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    for name, needed in zip(("q", "k", "v"), ctx.needs_input_grad, strict=False):
         if needed:
             raise ArgumentError(
-                f"{name} requires a gradient: tilekit has none of attention; pass {name}.detach(), or call under "
-                "torch.no_grad()",
+                f"{name} requires a gradient: attention has none; pass {name}.detach(), or call under torch.no_grad()",
                 code="TK-TORCH-001",
             )
 
 
-def _no_gradient(ctx: Any, *grads: Any) -> Any:
-    raise AssertionError("a gradient is refused at the call")
+def _backward(ctx: Any, *grads: torch.Tensor) -> tuple[None, ...]:
+    raise AssertionError("a call that needs a gradient is refused")
 
 
 _library = _registry.Library("tilekit", "FRAGMENT")
@@ -196,15 +266,23 @@ _library = _registry.Library("tilekit", "FRAGMENT")
 
 def _register() -> None:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-    _library.define(
-        "attention(Tensor q, Tensor k, Tensor v, bool causal=False, bool windowed=False, int? left=None, "
-        "SymInt? right=None, float? scale=None, float? softcap=None, bool lse=False) -> (Tensor, Tensor)",
-        tags=tags,
+    arguments = (
+        "Tensor q, Tensor k, Tensor v, bool causal=False, SymInt? left=None, SymInt? right=None, float? scale=None, "
+        "float? softcap=None"
     )
-    for device in ("CPU", "CUDA"):
-        _library.impl("attention", _compute, device)
-    _registry.register_fake("tilekit::attention", _fake, lib=_library)
-    _registry.register_autograd("tilekit::attention", _no_gradient, setup_context=_refuse_gradient, lib=_library)
+    _library.define(f"attention({arguments}) -> Tensor", tags=tags)
+    _library.define(f"attention_lse({arguments}) -> (Tensor, Tensor)", tags=tags)
+    _library.define(f"attention_out({arguments}, *, Tensor(a!) out) -> ()", tags=tags)
+    for name, compute, fake in (
+        ("attention", _compute, _fake),
+        ("attention_lse", _compute_lse, _fake_lse),
+        ("attention_out", _compute_out, _fake_out),
+    ):
+        for device in ("CPU", "CUDA"):
+            _library.impl(name, compute, device)
+        _registry.register_fake(f"tilekit::{name}", fake, lib=_library)
+        if name != "attention_out":
+            _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=_refuse_gradients, lib=_library)
 
 
 _register()

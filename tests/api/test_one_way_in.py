@@ -234,7 +234,16 @@ def test_a_family_asked_alone() -> None:
 
 def test_families_that_there_are() -> None:
     """Each has what the command line and the documents show, kernels for its targets, and reads calls."""
-    names = ["gemv", "matmul", "grouped_matmul", "conv2d", "block_scaled", "blockwise", "grouped_blockwise"]
+    names = [
+        "gemv",
+        "matmul",
+        "grouped_matmul",
+        "conv2d",
+        "block_scaled",
+        "blockwise",
+        "grouped_blockwise",
+        "attention",
+    ]
     assert list(registry.families()) == names
     for family in registry.families().values():
         assert family.summary

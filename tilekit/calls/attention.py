@@ -6,10 +6,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from tilekit.arrays import fingerprint, resolve_stream, view_of
-from tilekit.dtypes import DType
-from tilekit.kernels.attention.arguments import AttentionArguments, operands
-from tilekit.kernels.attention.compiled import AttentionKernel, chosen
+from tilekit.kernels.attention.arguments import AttentionArguments
+from tilekit.kernels.attention.compiled import AttentionKernel
 from tilekit.kernels.attention.platforms import AnyAttentionConfig
+from tilekit.kernels.dispatch import select
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.targets import PlaceName
 
@@ -95,28 +95,17 @@ def attention(
         softcap=softcap,
         out=out,
         lse=lse,
+        config=config,
         target=target,
     )
-    plan = chosen(arguments, config).plan(arguments)
+    plan = select(arguments).kernel.plan(arguments)
     plan(stream)
     if plan.cacheable is not None and key is not None:
         _launches.keep_launch(key, plan.cacheable)
     return plan.out
 
 
-def attention_kernel_for(
-    q: Any, k: Any, v: Any, *, config: AnyAttentionConfig | None = None, **keywords: Any
-) -> AttentionKernel:
+def attention_kernel_for(q: Any, k: Any, v: Any, **keywords: Any) -> AttentionKernel:
     """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
-    arguments = AttentionArguments.parse(q, k, v, **keywords)
-    return chosen(arguments, config)
-
-
-def attention_result_of(q: Any, k: Any, v: Any) -> tuple[tuple[int, ...], tuple[int, ...], DType]:
-    """Return the shapes of what `attention` would return, of the result and of ``lse``, and the result's type.
-
-    Its operands are checked as there; they may be views (`tilekit.arrays.ArrayView`) of memory that does not exist.
-    """
-    views = operands(q, k, v)
-    batch, queries, heads, _ = views["q"].shape
-    return (batch, queries, heads, views["v"].shape[3]), (batch, heads, queries), views["q"].dtype
+    kernel: AttentionKernel = select(AttentionArguments.parse(q, k, v, **keywords)).kernel
+    return kernel

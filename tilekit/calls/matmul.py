@@ -208,7 +208,8 @@ def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKe
     >>> tilekit.kernel_for(a, b).name
     'gemv_f16_f16_f16_kn_m4'
     """
-    return select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
+    kernel: CompiledKernel = select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
+    return kernel
 
 
 @takes(MatmulKeywords)
@@ -260,4 +261,5 @@ def compile(  # noqa: A001  the field's name for it
     ConfigError
         Listing every rule the config violates, each with the nearest legal value.
     """
-    return family_of(spec).compile(spec, config, target_named(target))
+    kernel: CompiledKernel = family_of(spec).compile(spec, config, target_named(target))
+    return kernel

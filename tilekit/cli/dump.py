@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -80,7 +80,10 @@ def dump(
 
         def show(part: str) -> Any:
             if part == "ranking":
-                return _ranking(ranking_of(built, workload, top), as_json and out is None)
+                if workloads.attends(family):
+                    legal = f"{', '.join(_ALL)} or all: attention's config is chosen by a table"
+                    raise ArgumentError.of("--what", what, legal=legal, nearest="explain", code="TK-CLI-005")
+                return _ranking(ranking_of(built, cast("Any", workload), top), as_json and out is None)
             return _part(built, part)
 
         with waiting("assembling", as_json):

@@ -105,6 +105,18 @@ Dilation = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: 
 GroupCount = Annotated[int | None, typer.Option("--groups", help="Of conv2d: groups of channels. Default: 1.")]
 Residual = Annotated[bool, typer.Option("--residual", help="Of conv2d: add an array like the result.")]
 
+Heads = Annotated[int | None, typer.Option(help="Of attention: heads of queries. Default: 2.")]
+KvHeads = Annotated[int | None, typer.Option(help="Of attention: heads of keys. Default: as many as of queries.")]
+Queries = Annotated[int | None, typer.Option(help="Of attention: queries of a head. Default: 256.")]
+Keys = Annotated[int | None, typer.Option(help="Of attention: keys of a head. Default: as many as queries.")]
+HeadDim = Annotated[int | None, typer.Option(help="Of attention: elements of a head. Default: 64.")]
+Causal = Annotated[bool, typer.Option("--causal", help="Of attention: no query sees keys behind its own.")]
+Window = Annotated[
+    str | None,
+    typer.Option(metavar="L,R", help="Of attention: keys before and after its own that a query sees; all without."),
+]
+SoftCap = Annotated[float | None, typer.Option(help="Of attention: bound of scores.")]
+
 
 @dataclass(frozen=True)
 class CallOptions:
@@ -138,6 +150,14 @@ class CallOptions:
     dilation: Dilation
     groups: GroupCount
     residual: Residual
+    heads: Heads
+    kv_heads: KvHeads
+    queries: Queries
+    keys: Keys
+    head_dim: HeadDim
+    causal: Causal
+    window: Window
+    softcap: SoftCap
     target: TargetName
     tile: Tile
     cluster: Cluster
@@ -150,7 +170,7 @@ class CallOptions:
     @property
     def given(self) -> dict[str, Any]:
         """What is said of a call beside its extents, by option."""
-        unset: dict[str, Any] = {**_DEFAULTS, **dict.fromkeys(("bias", "contiguous", "residual"), False)}
+        unset: dict[str, Any] = {**_DEFAULTS, **dict.fromkeys(("bias", "contiguous", "residual", "causal"), False)}
         names = [one.name for one in fields(self) if one.name not in ("usual", "m", "n", "k")]
         values = {name: getattr(self, name) for name in names if getattr(self, name) != unset.get(name)}
         return {f"--{name.replace('_', '-')}": value for name, value in values.items()}

@@ -15,9 +15,7 @@ from tilekit.cli.progress import progress_bar, waiting
 if TYPE_CHECKING:
     import numpy as np
 
-    from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.machine import Machine
-    from tilekit.bench.workload import MatmulWorkload, Operands
     from tilekit.kernels.compiled import CompiledKernel
     from tilekit.kernels.matmul.config import KernelConfig
 
@@ -42,6 +40,7 @@ def run(
 
     Examples: `tilekit run matmul`; `tilekit run matmul --dtype e4m3 --m 1000`;
     `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`;
+    `tilekit run attention --queries 300 --causal`;
     `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`;
     `tilekit run block_scaled --dtype nvfp4 --target sm_100a`; `tilekit run mine.py:kernel --m 200`, a composed kernel
     of yours, on the emulator under three interleavings.
@@ -58,7 +57,7 @@ def run(
         place = choose_place(device, call.target)
         workloads.require_means(workload, emulated=place.emulated)
         with waiting("making operands", as_json):
-            operands = workload.operands(seed)
+            operands: Any = workload.operands(seed)
         with progress_bar("clusters", as_json) as progress, watched(progress):
             if place.machine is None:
                 built, out, seconds = _with_numpy(workload, operands, config, place.target)
@@ -175,10 +174,14 @@ def _why_not_on_amd(chip: str) -> str | None:
 
 
 def _with_numpy(
-    workload: MatmulWorkload | ConvWorkload, operands: Operands, config: KernelConfig | None, target: str
+    workload: Any, operands: Any, config: KernelConfig | None, target: str
 ) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
+    from tilekit.bench.attention import AttentionWorkload
+
     a, b, options = workload.call(operands)
-    options |= {"config": config, "target": target, "out_dtype": workload.out_dtype}
+    options |= {"config": config, "target": target}
+    if not isinstance(workload, AttentionWorkload):  # whose result has the operands' type
+        options["out_dtype"] = workload.out_dtype
     function, kernel_for = workloads.functions_of(workload)
     kernel = kernel_for(a, b, **options)
     start = time.perf_counter()
@@ -187,7 +190,7 @@ def _with_numpy(
 
 
 def _with_library(
-    workload: MatmulWorkload | ConvWorkload, seed: int, config: KernelConfig | None, machine: Machine
+    workload: Any, seed: int, config: KernelConfig | None, machine: Machine
 ) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
     out = machine.empty(workload.out_shape, workload.out_dtype)
     machine.poison(out)

@@ -54,6 +54,9 @@ def trace(
         from tilekit.runtime.emulated import watched
 
         family = workloads.product_family(kernel)
+        if workloads.attends(family):
+            legal = "a product or conv2d: attention is run and dumped, and notes no times"
+            raise ArgumentError.of("KERNEL", kernel, legal=legal, nearest="matmul", code="TK-CLI-001")
         workload = workloads.described(family, call)
         wished = workloads.config_of(workload, call)
         workloads.require_taken(family, workload, call.target, wished)

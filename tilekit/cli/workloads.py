@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tilekit.cli.common import refuse
 
 if TYPE_CHECKING:
+    from tilekit.bench.attention import AttentionWorkload
     from tilekit.bench.blockwise import BlockwiseWorkload
     from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.workload import MatmulWorkload
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 
 def product_family(kernel: str) -> Family:
-    """Return the kernel family of this name, of those whose calls options describe: products and convolutions."""
+    """Return the kernel family of this name, of those whose calls options describe."""
     from tilekit.errors import ArgumentError
+    from tilekit.kernels.attention.arguments import AttentionArguments
     from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
     from tilekit.kernels.blockwise.arguments import BlockwiseArguments
     from tilekit.kernels.conv2d.arguments import ConvArguments
@@ -32,7 +34,7 @@ def product_family(kernel: str) -> Family:
     from tilekit.kernels.registry import families
 
     known = families()
-    described = (MatmulArguments, ConvArguments, BlockScaledArguments, BlockwiseArguments)
+    described = (MatmulArguments, ConvArguments, BlockScaledArguments, BlockwiseArguments, AttentionArguments)
     products = [family.name for family in known.values() if family.arguments in described]
     if kernel not in products:
         import difflib
@@ -116,6 +118,13 @@ def is_block_scaled(family: Family) -> bool:
     return family.arguments is BlockScaledArguments
 
 
+def attends(family: Family) -> bool:
+    """Whether a family's calls are attention."""
+    from tilekit.kernels.attention.arguments import AttentionArguments
+
+    return family.arguments is AttentionArguments
+
+
 def is_blockwise(family: Family) -> bool:
     """Whether a family's calls are products with scales of blocks."""
     from tilekit.kernels.blockwise.arguments import Scaled
@@ -143,10 +152,18 @@ def with_scales(like: MatmulWorkload, dtype: str) -> BlockwiseWorkload:
     return BlockwiseWorkload(like.m, like.n, like.k, **types, **how)
 
 
-def described(family: Family, call: CallOptions, batch: int | None = None) -> MatmulWorkload | ConvWorkload:
+def described(
+    family: Family, call: CallOptions, batch: int | None = None
+) -> MatmulWorkload | ConvWorkload | AttentionWorkload:
     """Build the workload that options describe, and refuse those that are of the other kind of call."""
     from tilekit.errors import ArgumentError
 
+    if attends(family):
+        return _heads(call, batch)
+    for name in _OF_HEADS:
+        if getattr(call, name) not in (None, False):
+            legal = f"of attention only, which {family.name} is not"
+            raise ArgumentError.of(f"--{name.replace('_', '-')}", getattr(call, name), legal=legal, code="TK-CLI-001")
     convolved = takes_images(family)
     of_images = ("h", "w", "c", "r", "s", "stride", "padding", "dilation", "groups", "residual")
     foreign: dict[str, Any] = {name: getattr(call, name) for name in of_images}
@@ -189,6 +206,41 @@ def _product(family: Family, call: CallOptions, batch: int | None) -> MatmulWork
     return ScaledWorkload.like(plain, call.dtype or "mxfp8")
 
 
+_OF_HEADS = ("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap")
+
+
+def _heads(call: CallOptions, batch: int | None) -> AttentionWorkload:
+    from tilekit.bench.attention import AttentionWorkload
+    from tilekit.dtypes import as_dtype
+
+    own = {f"--{name.replace('_', '-')}" for name in (*_OF_HEADS, "dtype", "target")}
+    for option, value in ({**call.given, **{f"--{name}": extent for name, extent in call.extents.items()}}).items():
+        if option not in own:
+            refuse(option, value, "of another family than attention")
+    heads, queries = 2 if call.heads is None else call.heads, 256 if call.queries is None else call.queries
+    return AttentionWorkload(
+        1 if batch is None else batch,
+        queries,
+        queries if call.keys is None else call.keys,
+        heads,
+        heads if call.kv_heads is None else call.kv_heads,
+        64 if call.head_dim is None else call.head_dim,
+        as_dtype(call.dtype or "bf16", "--dtype"),
+        call.causal,
+        None if call.window is None else _window(call.window),
+        call.softcap,
+    )
+
+
+def _window(text: str) -> tuple[int | None, int | None]:
+    """Read ``L,R``, of which either may be left out."""
+    found = re.fullmatch(r"(-?\d{1,9})?,(-?\d{1,9})?", text)
+    if found is None:
+        refuse("--window", text, "L,R: two whole numbers, of which either may be left out", "128,0")
+    left, right = (None if one is None else int(one) for one in found.groups())
+    return left, right
+
+
 def _images(call: CallOptions) -> ConvWorkload:
     like = convolution_like(
         call.dtype or "bf16", call.out_dtype, call.bias, call.activation, call.accumulation, call.residual
@@ -222,6 +274,8 @@ def like_of(
     family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
 ) -> MatmulWorkload | ConvWorkload:
     """Return a workload of some shape whose types are those that shapes given in words have."""
+    if attends(family):
+        refuse("KERNEL", family.name, "a product or conv2d: this family is run and dumped", "matmul")
     if is_block_scaled(family):
         refuse("KERNEL", family.name, "a product or conv2d: this family is run, dumped and traced", "matmul")
     if takes_images(family):
@@ -283,10 +337,14 @@ def both(text: str, option: str) -> tuple[int, int]:
     return pair(text if "x" in text else f"{text}x{text}", option)
 
 
-def config_of(workload: MatmulWorkload | ConvWorkload, call: CallOptions) -> KernelConfig | None:
+def config_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call: CallOptions) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
+    from tilekit.bench.attention import AttentionWorkload
     from tilekit.kernels.matmul.picker import closest
     from tilekit.targets import target as chip_named
+
+    if isinstance(workload, AttentionWorkload):
+        return None  # no option says anything of its config
 
     chip, spec = chip_named(call.target), workload.spec
     given = {
@@ -323,7 +381,7 @@ def _require_field(field: str, value: object, chip: Target) -> None:
         raise ArgumentError.of(f"--{field.replace('_', '-')}", value, legal=legal, code="TK-CLI-009")
 
 
-def require_means(workload: MatmulWorkload | ConvWorkload, emulated: bool) -> None:
+def require_means(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, emulated: bool) -> None:
     """Refuse what this machine has no memory for, or the emulator would take too long for, before arrays are made."""
     import os
 
@@ -347,7 +405,10 @@ _HOST_BYTES: Final = 8
 
 
 def require_taken(
-    family: Family, workload: MatmulWorkload | ConvWorkload, target: str, config: KernelConfig | None
+    family: Family,
+    workload: MatmulWorkload | ConvWorkload | AttentionWorkload,
+    target: str,
+    config: KernelConfig | None,
 ) -> None:
     """Refuse a workload that the family declines, for its reason; the most general one takes them all."""
     from tilekit.errors import ArgumentError
@@ -373,26 +434,33 @@ def problem_of(family: Family, text: str, like: Any) -> Any:
 
 
 def call_of(
-    workload: MatmulWorkload | ConvWorkload, target: str, config: KernelConfig | None
+    workload: MatmulWorkload | ConvWorkload | AttentionWorkload, target: str, config: KernelConfig | None
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Return what a workload's function is called with: layouts, not arrays."""
     import numpy as np
 
+    from tilekit.bench.attention import AttentionWorkload
     from tilekit.bench.workload import Operands
 
+    if isinstance(workload, AttentionWorkload):
+        q, k, options = workload.call(workload.layouts)
+        return q, k, options | {"config": config, "target": target}
     a, b, out = workload.views
     bias = np.zeros(out.shape[-1], np.float32) if workload.bias else None
     a, b, keywords = workload.call(Operands(a, b, bias, out if workload.residual else None))
     return a, b, keywords | {"out": out, "config": config, "target": target}
 
 
-def functions_of(workload: MatmulWorkload | ConvWorkload) -> tuple[Any, Any]:
+def functions_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload) -> tuple[Any, Any]:
     """Return what computes a workload, and what says with which kernel."""
     import tilekit
+    from tilekit.bench.attention import AttentionWorkload
     from tilekit.bench.blockwise import BlockwiseWorkload
     from tilekit.bench.scaled import ScaledWorkload
     from tilekit.bench.workload import MatmulWorkload
 
+    if isinstance(workload, AttentionWorkload):
+        return tilekit.attention, tilekit.attention_kernel_for
     if isinstance(workload, BlockwiseWorkload | ScaledWorkload):
         return tilekit.scaled_matmul, tilekit.scaled_kernel_for
     if isinstance(workload, MatmulWorkload):
@@ -400,7 +468,9 @@ def functions_of(workload: MatmulWorkload | ConvWorkload) -> tuple[Any, Any]:
     return tilekit.conv2d, tilekit.conv2d_kernel_for
 
 
-def kernel_of(workload: MatmulWorkload | ConvWorkload, target: str, config: KernelConfig | None) -> Any:
+def kernel_of(
+    workload: MatmulWorkload | ConvWorkload | AttentionWorkload, target: str, config: KernelConfig | None
+) -> Any:
     """Return the kernel that is taken for a workload, with a config of one's own where there is one."""
     a, b, keywords = call_of(workload, target, config)
     return functions_of(workload)[1](a, b, **keywords)

@@ -6,14 +6,13 @@ import logging
 from typing import Any
 
 from tilekit.errors import ArgumentError
-from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
 from tilekit.kernels.registry import families
 
 _log = logging.getLogger(__name__)
 
 
-def select(arguments: Arguments, tuned: TunedConfigs | None = None, family: str | None = None) -> Selection:
+def select(arguments: Any, tuned: TunedConfigs | None = None, family: str | None = None) -> Selection:
     """Return the kernel for a call, of the first family that takes it.
 
     Parameters
@@ -45,7 +44,7 @@ def select(arguments: Arguments, tuned: TunedConfigs | None = None, family: str 
     raise ArgumentError(f"no kernel family takes this call: {'; '.join(reasons) or family}", code="TK-API-005")
 
 
-def offer(family: Family, arguments: Arguments, tuned: TunedConfigs | None = None) -> Selection | Declined:
+def offer(family: Family, arguments: Any, tuned: TunedConfigs | None = None) -> Selection | Declined:
     """Ask one family."""
     if arguments.target.name not in family.targets:
         return Declined(f"it is built for {', '.join(family.targets)}, and the call is for {arguments.target.name}")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilekit.kernels.arguments import Arguments
-from tilekit.kernels.compiled import CompiledKernel
 from tilekit.targets import Target
 
 
@@ -69,7 +68,7 @@ class Choices(Protocol):
 class Selection:
     """The kernel for a call, and the call as that kernel's family reads it."""
 
-    kernel: CompiledKernel
+    kernel: Any
     arguments: Any
 
 
@@ -105,9 +104,9 @@ class Family:
     name: str
     summary: str
     targets: tuple[str, ...]
-    arguments: type[Arguments]
+    arguments: type[Any]
     spec: type
     select: Callable[[Any, TunedConfigs | None], Selection | Declined]
-    compile: Callable[[Any, Any, Target], CompiledKernel]
+    compile: Callable[[Any, Any, Target], Any]
     most_rows: int | None = None
     choices: Choices | None = None

@@ -19,7 +19,7 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.config import ROWS
-from tilekit.kernels.attention.platforms import platform
+from tilekit.kernels.attention.platforms import AnyAttentionConfig, platform
 from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import Target
@@ -46,6 +46,8 @@ class AttentionArguments:
         What scores are multiplied by, and their bound or None.
     left, right
         Bounds of keys from the diagonal on, or None.
+    config
+        The config to take, where the caller gave one.
     """
 
     spec: AttentionSpec
@@ -57,6 +59,7 @@ class AttentionArguments:
     softcap: float | None
     left: int | None
     right: int | None
+    config: AnyAttentionConfig | None = None
 
     @classmethod
     def parse(
@@ -71,10 +74,11 @@ class AttentionArguments:
         softcap: float | None = None,
         out: Any = None,
         lse: Any = None,
+        config: AnyAttentionConfig | None = None,
         target: str | None = None,
     ) -> AttentionArguments:
         """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
-        views = operands(q, k, v)
+        views = _inputs(q, k, v)
         batch, queries, heads, elements = views["q"].shape
         left, right = _window(causal, window)
         scale = _number("scale", scale, elements**-0.5)
@@ -113,7 +117,7 @@ class AttentionArguments:
             group=_group(views),
         )
         result = results[0] if len(results) == 1 else tuple(results)
-        return cls(spec, chip, device, views, result, scale, cap, left, right)
+        return cls(spec, chip, device, views, result, scale, cap, left, right, config)
 
     @property
     def queries(self) -> int:
@@ -167,8 +171,38 @@ class AttentionArguments:
         )
 
 
-def operands(q: Any, k: Any, v: Any) -> dict[str, ArrayView]:
-    """View queries, keys and values, checked by themselves and against each other."""
+def result_of(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: Any = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    out: ArrayView | None = None,
+) -> tuple[int, int, int, int]:
+    """Return the shape of a call's output, as (batch, position, head, element), after the checks that need no memory.
+
+    Arrays may be layouts alone (`ArrayView`), whose extents may be symbols.
+    """
+    views = _inputs(q, k, v)
+    _window(causal, window)
+    _number("scale", scale, 1.0)
+    _number("softcap", softcap, 1.0)
+    platform(resolve_target(views["q"], None, memory=False)[0])
+    batch, queries, heads, _ = views["q"].shape
+    shape = batch, queries, heads, views["v"].shape[3]
+    if out is not None:
+        require_output(_heads(out, "out"), shape, views["q"].dtype, ())
+        require_same_place([*views.items(), ("out", out)])
+    else:
+        require_same_place(list(views.items()))
+    return shape
+
+
+def _inputs(q: Any, k: Any, v: Any) -> dict[str, ArrayView]:
+    """Queries, keys and values, each checked and all against each other."""
     views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
     _check_shapes(views)
     return views

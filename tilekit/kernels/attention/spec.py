@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.dtypes import DType
+from tilekit.dtypes import BF16, DType
 
 HEAD_DIMS = (64, 96, 128, 192, 256)
 """Elements of a head that kernels have room for: fewer are filled up with zeros on the way to shared memory."""
@@ -30,9 +30,9 @@ class AttentionSpec:
         Heads that share keys and are rows of one tile, whose keys several CTAs share: for few queries; or 0.
     """
 
-    dtype: DType
-    head_dim: int
-    value_dim: int
+    dtype: DType = BF16
+    head_dim: int = 128
+    value_dim: int = 128
     right: bool = False
     left: bool = False
     softcap: bool = False
