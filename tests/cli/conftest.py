@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import tilekit
 from tilekit.bench import machine as machines
+from tilekit.calls import matmul as matmuls
 from tilekit.cli.app import app
 from tilekit.dtypes import as_dtype
 from tilekit.runtime import driver
@@ -72,7 +73,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Calls:
         )
 
     def kernel_for(a: Any, b: Any, *, config: Any = None, target: Any = None, **rest: Any) -> Any:
-        real = tilekit.kernel_for(a, b, config=config, target=target, **rest)
+        real = matmuls.kernel_for(a, b, config=config, target=target, **rest)
         return compile(real.spec, real.target.name, real.config)
 
     monkeypatch.setattr(tilekit, "matmul", matmul, raising=False)

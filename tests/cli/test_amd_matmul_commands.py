@@ -54,7 +54,7 @@ def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
         (("--target", "gfx950", "--dtype", "e5m2fnuz"), "nearest: e5m2 (float8_e5m2)"),
         (("--target", "sm_90a", "--driver", "ping_pong"), "gfx942, gfx950 only"),
         (("--target", "gfx950", "--driver", "pingpong"), "nearest: --driver ping_pong"),
-        (("--target", "gfx950", "--driver", "interleaved", "--b-major", "mn"), "nearest: --driver warp_specialized"),
+        (("--target", "gfx950", "--driver", "interleaved", "--b-major", "mn"), "nearest: --driver ping_pong"),
         (("--target", "gfx942", "--driver", "interleaved", "--tile", "256x256"), "nearest: --tile 128x128"),
     ],
 )

@@ -50,14 +50,14 @@ def test_dump(invoke: Any) -> None:
         (("run", "attention", "--heads", 4, "--kv-heads", 3), "nearest legal: 2"),
         (("run", "attention", "--head-dim", 12), "nearest legal: 16"),
         (("run", "attention", "--dtype", "e4m3"), "bf16, f16"),
-        (("run", "attention", "--target", "sm_100a"), "TK-ATT-005"),
+        (("run", "attention", "--target", "sm_80"), "TK-ATT-005"),
         (("run", "attention", "--queries", 1 << 21), "TK-"),
         (("run", "matmul", "--heads", 3), "of attention only"),
         (("dump", "conv2d", "--causal"), "of attention only"),
         (("dump", "attention", "--what", "ranking"), "nearest legal: 'explain'"),
         (("trace", "attention"), "notes no times"),
         (("bench", "attention"), "is run and dumped"),
-        (("tune", "attention", "--shape", "64x64x64"), "is run and dumped"),
+        (("tune", "attention", "--shape", "64x64x64"), "given 'attention'; legal: gemv"),
     ],
 )
 def test_bad_input(invoke: Any, command: tuple[object, ...], words: str) -> None:
@@ -83,5 +83,5 @@ def test_a_family_among_the_others() -> None:
     """A spec builds its kernel, by name; another family's config is refused."""
     kernel = tilekit.compile(tilekit.AttentionSpec(F16, 64, 64))
     assert kernel.name == "attention_f16_d64"
-    with pytest.raises(tilekit.TilekitError, match="an AttentionConfig or None"):
+    with pytest.raises(tilekit.TilekitError, match="an AttentionConfig or a Blackwell"):
         tilekit.compile(tilekit.AttentionSpec(), config=tilekit.MatmulConfig())

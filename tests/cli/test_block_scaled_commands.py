@@ -37,7 +37,6 @@ def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
         (("run", *ON, "--batch", 2), "--batch"),
         (("run", "block_scaled"), "built for sm_100a"),
         (("bench", "block_scaled"), "run, dumped and traced"),
-        (("tune", "block_scaled", "--shape", "64x64x64"), "run, dumped and traced"),
     ],
 )
 def test_refused(invoke: Any, arguments: tuple[Any, ...], message: str) -> None:
