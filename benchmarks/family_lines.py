@@ -25,7 +25,7 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: its spec, reading a call, chips": tuple(
         CONV2D / f"{name}.py" for name in ("copied_spec", "copied_problem", "copied_build", "chips")
     ),
-    "conv2d: gradients": (ROOT / "tilekit" / "gradients.py",),
+    "conv2d: gradients": (ROOT / "tilekit" / "calls" / "conv2d_gradients.py",),
     "block_scaled: payload, op, spec, entry": (
         ROOT / "tilekit" / "tile_op" / "block_scaled.py",
         *(BLOCK_SCALED / f"{name}.py" for name in ("payload", "spec", "family")),

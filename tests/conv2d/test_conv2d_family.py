@@ -29,7 +29,7 @@ from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
-    "conv2d: reading a call": 366,
+    "conv2d: reading a call": 368,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: the loader of chips without such an engine": 108,

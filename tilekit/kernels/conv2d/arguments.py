@@ -97,14 +97,8 @@ class ConvArguments(MatmulArguments):
             epilogue["epilogue"] = given["epilogue"]
             views = _operands(given["epilogue"], shape, groups)
         target, device = resolve_target(images, given.get("target"), memory=memory)
-        more: dict[str, Any] = {
-            "memory": memory,
-            "target": target,
-            "device": device,
-            "extents": shape,
-            "axes": (y, along),
-        }
-        more |= settings(given)
+        more: dict[str, Any] = {"memory": memory, "target": target, "device": device, "extents": shape}
+        more |= {"axes": (y, along), **settings(given)}
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
         problem = read_on(target, images, filters, y, along, groups)
         return cls.of(problem, images, filters, rows, dtype, epilogue, views=views, **more)
