@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tilekit
+from tilekit.calls.conv2d_gradients import _remainders
 from tilekit.errors import ArgumentError
-from tilekit.gradients import _remainders
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.runtime import driver
 
