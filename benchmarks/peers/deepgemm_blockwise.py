@@ -33,8 +33,8 @@ def _load() -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["deep_gemm_peer"] = module
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # what a file leaves open while it unpacks is no fault of a test
+    with warnings.catch_warnings():  # what it leaves open while it unpacks is no fault of its caller
+        warnings.simplefilter("ignore", ResourceWarning)
         spec.loader.exec_module(module)
     return module
 

@@ -213,7 +213,7 @@ class _Weighing:
         if masks:
             scores = self.range.masked(w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
         scaled, factors = softmax.raise_maxima(scores, masked=masks)
-        (factor,) = softmax.grown(factors)
+        (factor,) = factors
         self.rows.give(factor, factor)
         weights: list[Value] = []
         for first in range(0, len(scores), AT_ONCE):

@@ -119,7 +119,9 @@ class BoundSoftmax:
             negative = found * self._minus
             if masked:
                 negative = w.select(found == -inf, 0.0, negative, F32)
-            factors.append(self._power(self._scaled(self.maxima[row], negative)))
+            factor = self._power(self._scaled(self.maxima[row], negative))
+            # Of a maximum that stays it is 2 to the power of a rounding: sums would leave what is not rescaled.
+            factors.append(factor if self._grown is None else w.select(self._grown, factor, 1.0, F32))
             self.maxima[row].assign(found)
             scaled.append(negative)
         return scaled, factors
@@ -140,12 +142,6 @@ class BoundSoftmax:
             mine = [weight for index, weight in enumerate(weights) if self._layout.row_of(index) == row]
             total = self._folded(mine, lambda a, b: a + b)
             sums.assign(w.isa.elementwise.fma(a=sums, b=factors[row], c=total))
-
-    def grown(self, factors: Sequence[Value]) -> list[Value]:
-        """The factors for sums that other threads multiply: exactly 1 where no maximum of the warp was raised."""
-        if self._grown is None:
-            return list(factors)
-        return [self._w.select(self._grown, factor, 1.0, F32) for factor in factors]
 
     def rescale(self, sums: RegisterTile, factors: Sequence[Value]) -> None:
         """Multiply earlier sums, in an instruction's 64 rows, by their rows' factors."""

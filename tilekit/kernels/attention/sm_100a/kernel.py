@@ -31,6 +31,12 @@ _MEMORY_BARRIER, _EPILOGUE_BARRIER = 1, 2
 _REGISTERS = {1: (192, 96, 96), 2: (184, 80, 64)}
 """Of a thread that weighs, corrects, and of the others, by tiles: those of a launch are 168 and 128."""
 
+_REGISTERS_OF_DEEP_TILES = 176, 80, 80
+"""Of two tiles of queries of more than 128 elements, and more than values have: the thread that multiplies has up to
+16 steps' descriptors of both, of which ptxas spills with 64 registers; and weighing takes fewer of at most 96 keys."""
+
+_DEEP = 128
+
 
 def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target) -> AttentionText:
     """Trace the kernel that `spec` and `config` describe.
@@ -41,7 +47,7 @@ def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target)
         Listing every rule the config violates.
     """
     config.check(spec, target)
-    plan = role_plan(target, config.tiles)
+    plan = role_plan(target, config.tiles, spec)
     w = Writer(spec.name, target=target, threads=plan.threads)
     kernel = compose(w, spec, config, plan)
     kernel.trace(w)
@@ -58,12 +64,13 @@ def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target)
     )
 
 
-def role_plan(target: Target, tiles: int) -> WarpPlan:
+def role_plan(target: Target, tiles: int, spec: AttentionSpec) -> WarpPlan:
     """A warpgroup for each tile's softmax and one for the correction, and warps that load and multiply.
 
     Those of the softmax come first: a warp reads the quarter of the lanes that its index modulo 4 names.
     """
-    weighs, corrects, others = _REGISTERS[tiles]
+    deep = tiles > 1 and spec.head_dim > max(_DEEP, spec.value_dim)
+    weighs, corrects, others = _REGISTERS_OF_DEEP_TILES if deep else _REGISTERS[tiles]
     waves = target.matrix_waves
     softmax = RoleEntry(
         "softmax", waves * tiles, frozenset({"tmem", "sync", "wait", "memory", "store"}), weighs, raised=True
