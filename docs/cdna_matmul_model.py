@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cdna_model as loops
 
 from tilekit.cycles import LoopReport
-from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, DType
+from tilekit.dtypes import E2M1X2, E4M3, E4M3FNUZ
+from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.matmul.cdna.config import CdnaConfig
 from tilekit.kernels.matmul.cdna.notes import replayed
 from tilekit.kernels.matmul.gfx942.config import Cdna3Config
@@ -40,8 +41,14 @@ FIGURES = {
              16384: "HipKittens 1571, hipBLASLt 1579, AITER 1564"},
     "e4m3": {4096: "HipKittens 2741, hipBLASLt 2749", 8192: "HipKittens 3327, hipBLASLt 3233",
              16384: "HipKittens 3378, hipBLASLt 3293"},
+    "mxfp4": {4096: "gfx950-gluon-tutorials 5255 with K of 32768"},
 }  # fmt: skip
 """TFLOP/s on an MI355X, all in HipKittens' repository; of AITER's fp8 kernels none are there."""
+
+BF16, FP8, FNUZ = MatmulSpec(), MatmulSpec(E4M3, E4M3), MatmulSpec(E4M3FNUZ, E4M3FNUZ)
+MXFP8, MXFP4 = BlockScaledSpec(), BlockScaledSpec(E2M1X2, E2M1X2, scaled="mxfp4")
+PEAKS = {"bf16": 4096, "e4m3": 8192, "e4m3fnuz": 8192, "mxfp8": 8192, "mxfp4": 16384}
+"""FLOP a clock of a compute unit of a gfx950."""
 
 CUBES = (4096, 8192, 16384)
 WANTED, PUBLISHED = 1700, 1610
@@ -59,12 +66,17 @@ class Made:
     ----------
     config
         Its config.
-    dtype
-        Of its operands.
+    spec
+        What it computes.
     """
 
     config: CdnaConfig
-    dtype: DType
+    spec: MatmulSpec
+
+    @property
+    def factors(self) -> str:
+        """Its operands: their type, or the format of their scales."""
+        return self.spec.scaled if isinstance(self.spec, BlockScaledSpec) else self.spec.a_dtype.name
 
     @property
     def what(self) -> str:
@@ -76,7 +88,7 @@ class Made:
     @cached_property
     def text(self) -> KernelText:
         """The kernel."""
-        return trace(MatmulSpec(self.dtype, self.dtype), self.config, target(self.config.TARGET))
+        return trace(self.spec, self.config, target(self.config.TARGET))
 
     @cached_property
     def resources(self) -> GcnResources:
@@ -116,29 +128,31 @@ class Made:
         """Of a cube."""
         rows, columns = self.config.tile
         rounds = -(-(n // rows) * (n // columns) // CUS)
-        clocks = rounds * (n * self.dtype.bits / 1024 * self.clocks + self.ends)
+        bits = 4 if self.factors == "mxfp4" else self.spec.a_dtype.bits
+        clocks = rounds * (n * bits / 1024 * self.clocks + self.ends)
         return 2 * n**3 / (clocks / (mhz * 1e6)) / 1e12
 
 
-def made(kind: type[CdnaConfig], driver: str, dtype: DType, tile: tuple[int, int] = (256, 256)) -> Made:
+def made(kind: type[CdnaConfig], driver: str, spec: MatmulSpec, tile: tuple[int, int] = (256, 256)) -> Made:
     """A driver's kernel."""
-    return Made(kind(driver=driver, tile=tile), dtype)  # type: ignore[arg-type]
+    return Made(kind(driver=driver, tile=tile), spec)  # type: ignore[arg-type]
 
 
 LOOPS = (
-    *(made(Cdna4Config, driver, dtype) for dtype in (BF16, E4M3) for driver in ("ping_pong", "interleaved")),
-    *(made(Cdna3Config, "ping_pong", dtype) for dtype in (BF16, E4M3FNUZ)),
+    *(made(Cdna4Config, driver, spec) for spec in (BF16, FP8) for driver in ("ping_pong", "interleaved")),
+    *(made(Cdna4Config, "ping_pong", spec) for spec in (MXFP8, MXFP4)),
+    *(made(Cdna3Config, "ping_pong", spec) for spec in (BF16, FNUZ)),
     made(Cdna3Config, "interleaved", BF16, (128, 128)),
     made(Cdna4Config, "warp_specialized", BF16, (256, 128)),
 )
 
 
-def picked(dtype: DType, n: int) -> Made:
+def picked(spec: MatmulSpec, n: int) -> Made:
     """What the family picks for a cube."""
-    config = pick(MatmulSpec(dtype, dtype), GFX950, m=n, n=n, k=n)
+    config = pick(spec, GFX950, m=n, n=n, k=n // 2 if spec is MXFP4 else n)
     assert isinstance(config, CdnaConfig)
     same = (one for one in LOOPS if (one.config.driver, one.config.tile) == (config.driver, config.tile))
-    return next((one for one in same if one.dtype is dtype and one.config.TARGET == config.TARGET), Made(config, dtype))
+    return next((one for one in same if one.spec is spec and one.config.TARGET == config.TARGET), Made(config, spec))
 
 
 def table() -> Iterator[str]:
@@ -150,7 +164,7 @@ def table() -> Iterator[str]:
         registers = f"{one.resources.vgprs} + {one.resources.agprs}"
         busy = one.clocks * loop.utilisation
         yield (
-            f"| {one.config.TARGET} | {one.dtype.name} | {one.what} | {one.clocks:.0f} of {busy:.0f} "
+            f"| {one.config.TARGET} | {one.factors} | {one.what} | {one.clocks:.0f} of {busy:.0f} "
             f"| {loop.utilisation:.1%} | {registers} | {loops.causes(loop)} |"
         )
 
@@ -160,14 +174,14 @@ def cubes() -> Iterator[str]:
     low = loops.ladder_mhz()
     yield f"| cube | factors | picked | of peak | TFLOP/s at {MHZ} MHz | at {low:.0f} MHz | measured by others |"
     yield "|---|---|---|--:|--:|--:|---|"
-    for dtype in (BF16, E4M3):
+    for spec in (BF16, FP8, MXFP8, MXFP4):
         for n in CUBES:
-            one = picked(dtype, n)
-            peak = CUS * (4096 if dtype is BF16 else 8192) * MHZ / 1e6
+            one = picked(spec, n)
+            peak = CUS * PEAKS[one.factors] * MHZ / 1e6
             high = one.tflops(n, MHZ)
             yield (
-                f"| {n}³ | {dtype.name} | {one.what} | {high / peak:.1%} | {high:.0f} | "
-                f"{one.tflops(n, low):.0f} | {FIGURES[dtype.name][n]} |"
+                f"| {n}³ | {one.factors} | {one.what} | {high / peak:.1%} | {high:.0f} | "
+                f"{one.tflops(n, low):.0f} | {FIGURES.get(one.factors, {}).get(n, '')} |"
             )
 
 

@@ -50,6 +50,16 @@ ds_read_b128 ${values}, ${address} offset:${offset}
 //! see       CDNA4 ISA, DS_READ_B128
 ds_read_b128 ${values}, ${address} offset:${offset}
 
+//! fragment  refill_u8
+//! about     Read a byte, `offset` bytes behind an address, into a register that is there, zeros above it.
+//! in        address  smem
+//! inout     value    b32
+//! imm       offset   0..65535
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, DS_READ_U8
+ds_read_u8 ${value}, ${address} offset:${offset}
+
 //! fragment  write_b32
 //! about     Write 4 bytes, `offset` bytes behind an address.
 //! in        address  smem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +14,7 @@ from tests.block_scaled.operands import draw, laid_out, pairs
 from tilekit.errors import ArgumentError, ConfigError
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.matmul.kernel import trace
-from tilekit.kernels.matmul.picker import candidates
+from tilekit.kernels.matmul.picker import candidates, pick
 from tilekit.kernels.plan import EmulatedPlan
 from tilekit.runtime.assembler import assemble
 from tilekit.runtime.resources import GcnResources
@@ -27,6 +28,14 @@ CONFIGS: tuple[dict[str, Any] | None, ...] = (
     {"tile": (128, 128), "mma_columns": 2, "stages": 2, "in_flight": 1},
     {"tile": (32, 48), "load_waves": 2, "mma_waves": 1, "k_group": 2},
 )
+PING_PONGS: tuple[dict[str, Any], ...] = (
+    {"tile": (256, 256)},
+    {"tile": (128, 256), "split_k": 2},
+    {"tile": (256, 128), "mma_columns": 2, "swap_ab": True},
+    {"tile": (128, 128), "mma_waves": 4, "mma_columns": 2},
+    {"tile": (64, 64), "mma_waves": 2, "mma_columns": 2},
+)
+"""Rows of a wave's scales are loaded by it, by two, or by waves that have none left."""
 SPECS = tuple(
     BlockScaledSpec(dtype, dtype, scaled=kind)  # type: ignore[arg-type]
     for kind, dtype in (("mxfp8", tilekit.dtypes.E4M3), ("mxfp4", tilekit.dtypes.E2M1X2))
@@ -93,6 +102,45 @@ def test_orders_of_waves(kind: str) -> None:
         assert plan.report.clean
 
 
+def ping_pong(kind: str, fields: dict[str, Any], seed: int) -> None:
+    """A product of a ping-pong to the last bit, under an order of waves, with nothing found."""
+    rng = np.random.default_rng(seed)
+    m, n = (int(rng.integers(1, 400)) for _ in "mn")
+    p = draw(kind, m, n, 32 * int(rng.integers(1, 45)), seed=seed)
+    given = (p.a, p.b, laid_out(p.scale_a), laid_out(p.scale_b))
+    chosen = tilekit.Cdna4Config(driver="ping_pong", **fields)
+    kernel = tilekit.scaled_kernel_for(*given, out_dtype="f32", target="gfx950", config=chosen)
+    plan = kernel.bind(*given, seed=seed)
+    np.testing.assert_array_equal(plan(), p.exact.astype(np.float32))
+    assert isinstance(plan, EmulatedPlan)
+    assert plan.report.clean
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", range(len(PING_PONGS)))
+def test_ping_pong(kind: str, number: int) -> None:
+    """Scales come past registers with half a tile of A, and are read in halves."""
+    ping_pong(kind, PING_PONGS[number], seed=number)
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(20))
+def test_ping_pong_under_many_orders(kind: str, seed: int) -> None:
+    """Every config under 20 orders of waves, other shapes each time."""
+    for fields in PING_PONGS:
+        ping_pong(kind, fields, seed + 100)
+
+
+def test_the_picker_takes_a_ping_pong() -> None:
+    """For large products of rows that go past registers, and for no others."""
+    for spec in SPECS:
+        chosen = pick(spec, GFX950, m=4096, n=4096, k=4096)
+        assert (chosen.driver, chosen.tile) == ("ping_pong", (256, 256))  # type: ignore[union-attr]
+        narrow = pick(replace(spec, a_load=4), GFX950, m=4096, n=4096, k=4096)
+        assert narrow.driver == "warp_specialized"  # type: ignore[union-attr]
+
+
 def test_packed_pairs() -> None:
     """Pairs of e2m1 may come packed."""
     p = draw("mxfp4", 40, 48, 192, seed=2)
@@ -126,8 +174,17 @@ def test_bad_input() -> None:
         tilekit.scaled_matmul(*p.call, target="gfx942")
     with pytest.raises(ArgumentError, match=r"mxfp8 on gfx942: its matrix cores take no scales; legal: .*gfx950"):
         tilekit.compile(BlockScaledSpec(), "gfx942")
-    with pytest.raises(ConfigError, match=r"driver='interleaved': scales of blocks(?s:.*)driver='warp_specialized'"):
+    with pytest.raises(ConfigError, match=r"driver='interleaved': scales of blocks(?s:.*)driver='ping_pong'"):
         tilekit.scaled_matmul(*p.call, target="gfx950", config=tilekit.Cdna4Config(driver="interleaved"))
+    for fields, wanted in (
+        ({"stages": 1}, r"stages=1: scales of blocks are loaded a stage ahead; nearest: 2"),
+        ({"tile": (256, 160), "mma_columns": 1}, r"tile N=160: a wave loads the scales of 64 rows"),
+    ):
+        with pytest.raises(ConfigError, match=wanted):
+            tilekit.scaled_matmul(*p.call, target="gfx950", config=tilekit.Cdna4Config(driver="ping_pong", **fields))
+    p = draw("mxfp8", 16, 16, 50)
+    with pytest.raises(ConfigError, match=r"scales of blocks go past registers, and the operands beside them do not"):
+        tilekit.scaled_matmul(*p.call, target="gfx950", config=tilekit.Cdna4Config(driver="ping_pong"))
 
 
 def test_explain_says_what_differs() -> None:

@@ -267,7 +267,11 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "BarrierSync": lambda m: {"name": "ring", "stages": 2, "producers": (LOAD,), "consumers": (REST,)},
     "ScaleTile": lambda m: {"name": "a_scale", "of": m.narrow("a")},
     "BufferScaleLoader": lambda m: {"tile": tk.ScaleTile("a_scale", m.narrow("a")), "role": LOAD},
-    "ScaledMfma": lambda m: {**{side: tk.ScaleTile(f"{side}_scale", m.narrow(side)) for side in "ab"}, **_grid(4)},
+    "ScaledMfma": lambda m: {
+        **{side: tk.ScaleTile(f"{side}_scale", m.narrow(side)) for side in "ab"},
+        **_grid(4),
+        "pieces": 1,
+    },
     "PingPongWaves": _waves,
     "Interleaved": lambda m: {name: part for name, part in _waves(m).items() if name != "favoured"},
     "ColumnTotals": lambda m: {"name": "totals", "layout": m.layout, "raster": m.raster, "combine": "sum"},

@@ -14,7 +14,7 @@ import pytest
 from gcn_alone import THREADS, run
 from gcn_entries import AMD_CHIPS, claimed_chips, gcn_fragments
 
-from tilekit.assembly.types import GMEM, SMEM, U32
+from tilekit.assembly.types import B32, GMEM, SMEM, U32
 from tilekit.assembly.writer import Writer
 from tilekit.emulator import Device
 
@@ -337,7 +337,7 @@ def _lds(chip: str) -> None:
         same(_at(done.lds, PLACES + 32, count), rows[:, 0] if count == 1 else rows)
 
 
-@check("lds.refill_b32x4", "buffer.refill_b32x4", "buffer.load_b8")
+@check("lds.refill_b32x4", "lds.refill_u8", "buffer.refill_b32x4", "buffer.load_b8")
 def _refills(chip: str) -> None:
     k = BufferKernel(chip, 16 * 50)
     w = k.w
@@ -349,11 +349,16 @@ def _refills(chip: str) -> None:
     w.gcn.lds.refill_b32x4(address=(box + (k.thread ^ 1) * 16).retyped(SMEM), values=row, offset=0)
     for word in row:
         k.store(word)
+    byte = w.tile(B32, 1, "byte")[0]
+    w.gcn.lds.refill_u8(address=(box + k.thread * 15).retyped(SMEM), value=byte, offset=1)
+    k.store(byte)
     k.store(w.gcn.buffer.load_b8(buffer=k.buffer, place=k.thread * 13, offset=3))
-    *rows, last = k.launch()[0]
+    *rows, read, last = k.launch()[0]
     inside = (LANES ^ 1) * 16 + 16 < 16 * 50
     wanted = np.where(inside[:, None], MEMORY[(LANES ^ 1)[:, None] * 4 + 4 + np.arange(4)], 0)
     same(np.stack(rows), np.ascontiguousarray(wanted.T))
+    boxed = LANES * 15 + 1 + 16
+    same(read, np.where(boxed < 16 * 50, MEMORY.view(np.uint8)[boxed], 0).astype(np.uint32))
     single = MEMORY.view(np.uint8)[LANES * 13 + 3]
     same(last, np.where(LANES * 13 + 3 < 16 * 50, single, 0).astype(np.uint32))
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import tilekit
-from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, DType
+from tilekit.dtypes import E2M1X2, E4M3, E4M3FNUZ
+from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.matmul.cdna.config import CdnaConfig
 from tilekit.kernels.matmul.cdna.loops import SCHEDULES
 from tilekit.kernels.matmul.cdna.model import STAGE_CLOCKS, BlockClocks
@@ -19,9 +20,12 @@ from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target, target
 
-KINDS: tuple[tuple[type[CdnaConfig], tuple[DType, DType]], ...] = (
-    (Cdna3Config, (BF16, E4M3FNUZ)),
-    (Cdna4Config, (BF16, E4M3)),
+KINDS: tuple[tuple[type[CdnaConfig], tuple[MatmulSpec, ...]], ...] = (
+    (Cdna3Config, (MatmulSpec(), MatmulSpec(E4M3FNUZ, E4M3FNUZ))),
+    (
+        Cdna4Config,
+        (MatmulSpec(), MatmulSpec(E4M3, E4M3), BlockScaledSpec(), BlockScaledSpec(E2M1X2, E2M1X2, scaled="mxfp4")),
+    ),
 )
 
 Case = tuple[Target, MatmulSpec, CdnaConfig, int]
@@ -29,10 +33,9 @@ Case = tuple[Target, MatmulSpec, CdnaConfig, int]
 
 def cases() -> Iterator[Case]:
     """Every legal schedule with each number of stages that it may have."""
-    for kind, dtypes in KINDS:
+    for kind, specs in KINDS:
         chip = target(kind.TARGET)
-        for dtype in dtypes:
-            spec = MatmulSpec(dtype, dtype)
+        for spec in specs:
             for driver, tile, across in SCHEDULES:
                 for stages in (1, 2):
                     config = kind(tile=tile, driver=driver, mma_columns=across, stages=stages)
@@ -48,7 +51,7 @@ def clocks(chip: Target, spec: MatmulSpec, config: CdnaConfig) -> int:
 def check(case: Case) -> None:
     """A case's clocks stand in the table."""
     chip, spec, config, stages = case
-    listed = config.CLOCKS[spec.a_dtype.bits][config.driver, config.tile, stages]
+    listed = config.CLOCKS[spec.multiplied][config.driver, config.tile, stages]
     assert abs(clocks(chip, spec, config) - listed) <= 0.01 * listed, config
 
 
@@ -68,10 +71,13 @@ def test_the_table() -> None:
 def test_the_table_is_whole() -> None:
     """There is an entry for each schedule that the picker may take, and for nothing else."""
     listed = {
-        (kind.TARGET, bits, *entry) for kind, _ in KINDS for bits, entries in kind.CLOCKS.items() for entry in entries
+        (kind.TARGET, factors, *entry)
+        for kind, _ in KINDS
+        for factors, entries in kind.CLOCKS.items()
+        for entry in entries
     }
     assert listed == {
-        (chip.name, spec.a_dtype.bits, config.driver, config.tile, stages) for chip, spec, config, stages in cases()
+        (chip.name, spec.multiplied, config.driver, config.tile, stages) for chip, spec, config, stages in cases()
     }
 
 
@@ -88,15 +94,15 @@ def test_waves_that_multiply_alone(kind: type[CdnaConfig], tile: tuple[int, int]
 
 def _write() -> None:
     """Write the tables anew."""
-    found: dict[str, dict[int, list[str]]] = {}
+    found: dict[str, dict[str, list[str]]] = {}
     for chip, spec, config, stages in cases():
         entry = f'        ("{config.driver}", {config.tile}, {stages}): {clocks(chip, spec, config)},'
-        found.setdefault(chip.name, {}).setdefault(spec.a_dtype.bits, []).append(entry)
+        found.setdefault(chip.name, {}).setdefault(spec.multiplied, []).append(entry)
     for chip_name, tables in found.items():
         path = Path(tilekit.__file__).parent / "kernels" / "matmul" / chip_name / "clocks.py"
         text = path.read_text("utf-8")
-        first, last = text.index("= {") + len("= {"), text.index('}\n"""By bits')
-        blocks = [f"    {bits}: {{\n" + "\n".join(lines) + "\n    }," for bits, lines in tables.items()]
+        first, last = text.index("= {") + len("= {"), text.index('}\n"""By what')
+        blocks = [f'    "{factors}": {{\n' + "\n".join(lines) + "\n    }," for factors, lines in tables.items()]
         path.write_text(text[:first] + "\n" + "\n".join(blocks) + "\n" + text[last:], "utf-8")
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.half_loads import HalfLoads, Images, Loads, Place
-from tilekit.drivers.together import Together
+from tilekit.drivers.together import Together, refuse_beside
 from tilekit.drivers.warp_specialized import BoundLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.mfma import BoundMfma
@@ -82,8 +83,9 @@ class _Regions:
         self.row_places = [op.row_places(w, stage) for stage in stages]
         self.column_places = [op.column_places(w, stage) for stage in stages]
 
-    def multiply(self, tile: Tile, a: Loads, b: Loads) -> None:
+    def multiply(self, tile: Tile, a: Loads, b: Loads, *beside: Any) -> None:
         """The whole sum of a tile."""
+        refuse_beside("Interleaved", beside, "PingPongWaves")
         w, depth = self.w, self.depth
         loads = HalfLoads(w, self.writer, a, b)
         images = [loads.images(w.constant(U32, stage)) for stage in range(STAGES)]

@@ -8,7 +8,7 @@ core. The second group meets once more before a tile's first phase, the first gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -19,13 +19,14 @@ from tilekit.assembly.types import SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.half_loads import HalfLoads, Loads
-from tilekit.drivers.together import Together
+from tilekit.drivers.together import Together, refuse_beside
 from tilekit.drivers.warp_specialized import BoundLoader
+from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.mfma import BoundMfma, StagePlaces
 from tilekit.tile_op.quadrants import HALVES, Half, products
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
-from tilekit.tiles.stage import AsyncWriter
+from tilekit.tiles.stage import AsyncWriter, Stage
 from tilekit.tiles.tile import Tile
 
 Favoured = Literal["products", "memory"]
@@ -36,6 +37,9 @@ _LOADED = ("b0", "a0", "b1", "a1")
 
 _IN_FLIGHT = 6
 """Groups of loads, half a tile each, that are younger at a phase's end than what the next phase reads."""
+
+_BESIDE_PHASE = 1
+"""The phase that loads what a stage holds beside A and B: when phase 0 ends, all of it has been read."""
 
 
 class Copies(Protocol):
@@ -117,30 +121,43 @@ class _Phases:
             )
         self.rows = Half.of_rows(w, op, "a")
         self.columns = tuple(Half.of_columns(w, op, f"b{half}_") for half in range(HALVES))
+        op.hold(w)
         self.stage = w.variable(U32, 0, "stage")
 
-    def multiply(self, tile: Tile, a: Any, b: Any) -> None:
+    def multiply(self, tile: Tile, a: Any, b: Any, *beside: Any) -> None:
         """The whole sum of a tile."""
-        if self.writer is None:
-            self._through_registers(tile, a, b)
-        else:
-            self._past_registers(tile, self.writer, a, b)
+        if self.writer is not None:
+            self._past_registers(tile, self.writer, a, b, beside)
+            return
+        refuse_beside("PingPongWaves with loads through registers", beside, "loads past registers")
+        self._through_registers(tile, a, b)
 
     # -- loads that pass no registers: two stages ---------------------------------------------------------------------
 
-    def _past_registers(self, tile: Tile, writer: AsyncWriter, a: Loads, b: Loads) -> None:
+    def _past_registers(
+        self, tile: Tile, writer: AsyncWriter, a: Loads, b: Loads, beside: Sequence[TileCopies]
+    ) -> None:
         """A phase starts loads, two stages ahead, of what no wave reads any more when it begins."""
         w, depth = self.w, self.driver.payload.k
         loads = HalfLoads(w, writer, a, b)
-        for stage in range(2):
-            place = loads.along(w.constant(U32, tile.k_first + stage * depth))
-            for half in _LOADED:
-                loads.start(half, loads.images(w.constant(U32, stage)), place)
+
+        def start_beside(phase: int, stage: Value, k: Value) -> None:
+            if phase == _BESIDE_PHASE:
+                for copies in beside:
+                    copies.load(w, Stage(stage, None, "PingPongWaves"), k)
+
+        for number in range(2):
+            stage, k_first = w.constant(U32, number), w.constant(U32, tile.k_first + number * depth)
+            place = loads.along(k_first)
+            for phase, half in enumerate(_LOADED):
+                start_beside(phase, stage, k_first)
+                loads.start(half, loads.images(stage), place)
         self.accumulators.clear(w)
         writer.wait(w, _IN_FLIGHT)
         w.gcn.barrier.sync_cta_shared()
         self.stage.assign(0)
         self._read(3, self.op.column_places(w, self.stage))
+        self._read_beside(3, self.stage)
         w.gcn.barrier.sync_cta_shared()
         held = loads.held(loads.along(w.constant(U32, tile.k_first + 2 * depth)))
         images = {side: w.variable(SMEM, image, "image") for side, image in loads.images(self.stage).items()}
@@ -154,13 +171,15 @@ class _Phases:
                         if phase in (1, 3):
                             columns = self.op.column_places(w, self.stage if phase == 1 else following)
                         self._read(phase, rows if phase in (0, 2) else columns)
+                        self._read_beside(phase, following if phase == 3 else self.stage)
+                        start_beside(phase, self.stage, k + 2 * depth)
                         loads.start(_LOADED[phase], images, held)
                         if phase == 3:
                             for turn in loads.turn(held, k + 3 * depth):
                                 turn()
                             for side, image in loads.images(following).items():
                                 images[side].assign(image)
-                        writer.wait(w, _IN_FLIGHT)
+                        writer.wait(w, _IN_FLIGHT - (1 if beside and phase == 2 else 0))
                         w.gcn.barrier.sync_cta_shared()
                     self._multiply(phase)
                 self.stage.assign(following)
@@ -206,6 +225,12 @@ class _Phases:
         half, which = ((self.rows, 0), (self.columns[1], 1), (self.rows, 1), (self.columns[0], 0))[phase]
         for read in half.steps(self.w, places, which):
             read()
+
+    def _read_beside(self, phase: int, stage: Value) -> None:
+        """What products take beside rows and columns: a half when both quadrants that take it are done."""
+        if phase in (0, 3):
+            for read in self.op.beside(self.w, stage, 0 if phase == 3 else 1):
+                read()
 
     def _multiply(self, phase: int) -> None:
         """The compute half of a phase: a quadrant, and the barrier behind it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import check_components
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -21,14 +23,23 @@ from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.tile import Tile
 
 
+def refuse_beside(driver: str, beside: Sequence[Any], nearest: str) -> None:
+    """Raise `TraceError` (``TK-TRACE-017``) for tiles beside A and B, of which a schedule has no halves."""
+    if beside:
+        raise TraceError(
+            f"{driver} has a stage of A and B alone, given {len(beside)} tiles beside them; nearest: {nearest}",
+            code="TK-TRACE-017",
+        )
+
+
 class KTiles(Protocol):
     """A schedule of k-tiles in the registers of the role."""
 
     accumulators: RegisterAccumulators
     """Where it leaves the sum."""
 
-    def multiply(self, tile: Tile, a: Any, b: Any) -> None:
-        """The whole sum of a tile, whose operands `a` and `b` load."""
+    def multiply(self, tile: Tile, a: Any, b: Any, *beside: Any) -> None:
+        """The whole sum of a tile, whose operands `a` and `b` load, and what else a stage holds those `beside`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +113,7 @@ class Together:
         )
         for tile in self.scheduler.tiles(w, role):
             with timed(multiplies, tile):
-                a, b = loader.at(w, tile).tiles  # type: ignore[attr-defined]
-                k_tiles.multiply(tile, a, b)
+                k_tiles.multiply(tile, *loader.at(w, tile).tiles)  # type: ignore[attr-defined]
             with timed(stores, tile):
                 if reduction is None:
                     epilogue.store(w, k_tiles.accumulators, tile)

@@ -336,6 +336,13 @@ class BoundMfma:
     def begin(self, w: Writer, stage: Value) -> None:
         """Read what else the products of a stage need: nothing."""
 
+    def hold(self, w: Writer) -> None:
+        """Have registers for the same where halves of a stage are multiplied one by one: none."""
+
+    def beside(self, w: Writer, stage: Value, half: int) -> list[Step]:
+        """Steps that read the same for a half of the wave's rows and columns into them."""
+        return []
+
     def steps(
         self, w: Writer, sums: RegisterTile, a: RegisterTile, b: RegisterTile, at: tuple[int, int, int]
     ) -> list[Step]:

@@ -18,6 +18,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.targets import CHIPS
 from tilekit.tile_op.accumulators import Warpgroup, require_group
 from tilekit.tile_op.mfma import ATOM, COLUMNS, ROWS, BoundMfma, Mfma, Share, in_grid
+from tilekit.tile_op.quadrants import HALVES
 from tilekit.tiles.scale_tile import WORD_BYTES, ScaleTile
 from tilekit.tiles.stage import Step
 
@@ -38,7 +39,7 @@ class ScaledMfma(Mfma):
     ----------
     a, b
         The scales' tiles, which say whose they are.
-    waves, columns
+    waves, columns, pieces
         As of an `Mfma`.
 
     Raises
@@ -49,8 +50,8 @@ class ScaledMfma(Mfma):
 
     kinds = KINDS
 
-    def __init__(self, a: ScaleTile, b: ScaleTile, *, waves: Count, columns: Count = 1) -> None:
-        super().__init__(a.of, b.of, waves=waves, columns=columns)
+    def __init__(self, a: ScaleTile, b: ScaleTile, *, waves: Count, columns: Count = 1, pieces: Count = 1) -> None:
+        super().__init__(a.of, b.of, waves=waves, columns=columns, pieces=pieces)
         self.scales = a, b
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundScaledMfma:
@@ -65,7 +66,8 @@ class BoundScaledMfma(BoundMfma):
         super().__init__(w, op, tiles, part)
         down, across = in_grid(part, op.across.waves)
         lane = w.lane()
-        self._turn = (lane // ATOM) * SCALE_BITS
+        self._group = lane // ATOM
+        self._turn = self._group * SCALE_BITS
         sides = ((op.scales[0], op.down, down), (op.scales[1], op.across, across))
         self._places = [
             _Words(tile, share, tiles[tile.name], ((lane & (ATOM - 1)) + wave * share.own) * WORD_BYTES)
@@ -96,6 +98,28 @@ class BoundScaledMfma(BoundMfma):
             for (word, atom), value in places.read(w, stage)
         }
 
+    def hold(self, w: Writer) -> None:
+        """Have registers for a stage's scales, of which a half is read while products take the other."""
+        for side, places in enumerate(self._places):
+            registers = w.tile(B32, places.tile.words * places.atoms, "scale")
+            for index, register in enumerate(registers):
+                self._scales[side, *divmod(index, places.atoms)] = register
+
+    def beside(self, w: Writer, stage: Value, half: int) -> list[Step]:
+        """Steps that read the scales of a half of the rows and of the columns: each lane the byte of its own 32."""
+        return [
+            partial(
+                w.gcn.lds.refill_u8,
+                address=address,
+                value=self._scales[side, word, atom],
+                offset=places.offset(word, atom),
+            )
+            for side, places in enumerate(self._places)
+            for address in [(places.address(w, stage) + self._group).retyped(SMEM)]
+            for word in range(places.tile.words)
+            for atom in range(half * places.atoms // HALVES, (half + 1) * places.atoms // HALVES)
+        ]
+
     def steps(
         self, w: Writer, sums: RegisterTile, a: RegisterTile, b: RegisterTile, at: tuple[int, int, int]
     ) -> list[Step]:
@@ -124,15 +148,26 @@ class _Words:
     """Where a lane reads the scales of a side."""
 
     def __init__(self, tile: ScaleTile, share: Share, stages: SharedArray, first: Value) -> None:
-        self._tile, self._share, self._stages, self._first = tile, share, stages, first
+        self.tile, self._share, self._stages, self._first = tile, share, stages, first
+
+    @property
+    def atoms(self) -> int:
+        """Instructions that the wave's rows are."""
+        return self._share.own * self._share.pieces // ATOM
+
+    def address(self, w: Writer, stage: Value) -> Value:
+        """Where the lane's first word is in a stage."""
+        return (self._stages.at(w, stage) + self._first).retyped(SMEM)
+
+    def offset(self, word: int, atom: int) -> int:
+        """Bytes from there to the word of an atom of 16 rows."""
+        return self.tile.offset(word, self._share.row(atom * ATOM))
 
     def read(self, w: Writer, stage: Value) -> list[tuple[tuple[int, int], Value]]:
         """The words of a stage, by their place along K and the atom of 16 rows."""
-        address = (self._stages.at(w, stage) + self._first).retyped(SMEM)
-        tile, share = self._tile, self._share
-        found = []
-        for word in range(tile.words):
-            for atom in range(share.own * share.pieces // ATOM):
-                value = w.gcn.lds.read_b32(address=address, offset=tile.offset(word, share.row(atom * ATOM)))
-                found.append(((word, atom), value))
-        return found
+        address = self.address(w, stage)
+        return [
+            ((word, atom), w.gcn.lds.read_b32(address=address, offset=self.offset(word, atom)))
+            for word in range(self.tile.words)
+            for atom in range(self.atoms)
+        ]

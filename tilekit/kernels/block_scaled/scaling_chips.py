@@ -8,7 +8,7 @@ from typing import Any
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.payload import ScaleLoader
-from tilekit.kernels.block_scaled.wave_scales import WaveScaleLoader
+from tilekit.kernels.block_scaled.wave_scales import WaveScaleLoader, WaveScaleToLdsLoader
 from tilekit.targets import TARGETS, Target
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_op.block_scaled import ScaleFormat
@@ -39,6 +39,12 @@ def require_scales(name: str, scaled: ScaleFormat, target: Target) -> None:
 def scale_loaders(w: Writer, op: Any, scaled: ScaleFormat, operands: str, role: Role) -> Sequence[TileLoader]:
     """The loaders of an instruction's scales, which are those of `operands`; threads of `role` bring those of waves."""
     sides = zip(op.scales, operands, strict=True)
-    if isinstance(op, ScaledMfma):
+    if isinstance(op, ScaledMfma) and op.pieces == 1:
         return [WaveScaleLoader(w, tile, scaled, operand, role=role) for tile, operand in sides]
+    if isinstance(op, ScaledMfma):
+        behind = (0, op.a.rows)
+        return [
+            WaveScaleToLdsLoader(w, tile, scaled, operand, role=role, behind=rows)
+            for (tile, operand), rows in zip(sides, behind, strict=True)
+        ]
     return [ScaleLoader(w, tile, scaled, operand, paired=op.group > 1) for tile, operand in sides]

@@ -39,6 +39,11 @@ class BlockScaledSpec(MatmulSpec):
     k_major = True
 
     @property
+    def multiplied(self) -> str:
+        """The format: its scales are read, too."""
+        return self.scaled
+
+    @property
     def format(self) -> ScaleFormat:
         """The format's numbers."""
         return FORMATS[self.scaled]
@@ -66,8 +71,9 @@ class BlockScaledSpec(MatmulSpec):
         return BlockScaledTcgen05(a, b, group=group, scaled=self.format)
 
     def wave_op(self, a: OperandTile, b: OperandTile, *, waves: int, columns: int, pieces: int) -> ScaledMfma:
-        """The instruction of chips whose waves multiply, which takes scales too; of pieces there is one."""
-        return ScaledMfma(ScaleTile("scale_a", a), ScaleTile("scale_b", b), waves=waves, columns=columns)
+        """The instruction of chips whose waves multiply, which takes scales too."""
+        scales = ScaleTile("scale_a", a), ScaleTile("scale_b", b)
+        return ScaledMfma(*scales, waves=waves, columns=columns, pieces=pieces)
 
     @property
     def swaps(self) -> tuple[str, ...]:

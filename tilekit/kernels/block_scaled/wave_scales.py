@@ -1,7 +1,7 @@
 """Scales on AMD chips: threads bring them to LDS, a word for each row, from where they lie as a tensor core reads them.
 
 An atom is of 128 rows and four scales, which are a word of a `ScaleTile`: 128 elements of K of e4m3 or e5m2, and a half
-of them as many bytes of e2m1.
+of them as many bytes of e2m1. They come through registers, or past them where a schedule has loads stages ahead.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
-from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.buffer import OUTSIDE
+from tilekit.tile_io.buffer_to_lds import LdsWriter
 from tilekit.tile_op.block_scaled import ATOM_BYTES, ATOM_COLUMNS, ATOM_ROWS, ScaleFormat
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.scale_tile import WORD_BYTES, ScaleTile
@@ -88,24 +89,41 @@ class BoundWaveScaleLoader:
 
     def at(self, w: Writer, tile: Tile) -> WaveScaleCopies:
         """Turn to an output tile: A's scales go along its rows, B's along its columns."""
-        loader = self.loader
+        return WaveScaleCopies(self, _Atoms(w, self.loader, tile))
+
+
+class _Atoms:
+    """The scales of an output tile's rows as a buffer; once a tile.
+
+    Attributes
+    ----------
+    words
+        The descriptor, from the 128 rows on in which the tile begins.
+    """
+
+    def __init__(self, w: Writer, loader: WaveScaleLoader, tile: Tile) -> None:
         row = tile.row if loader.tile.of.name == "a" else tile.column
         block, of_block = row // ATOM_ROWS, loader.along * ATOM_BYTES
         base = (loader.address + w.widen_multiply(block, of_block)).retyped(GMEM)
         # A tile has rows of as many blocks, and one more where it begins within one.
         spanned = -(-loader.tile.of.rows // ATOM_ROWS) + 1
         size = w.minimum(loader.blocks - block, spanned) * of_block
-        return WaveScaleCopies(self, w.gcn.buffer.descriptor(base=base, bytes=size), row % ATOM_ROWS, of_block)
+        self.words = w.gcn.buffer.descriptor(base=base, bytes=size)
+        self._first, self._of_block = row % ATOM_ROWS, of_block
+
+    def place(self, of_tile: Value) -> Value:
+        """Where the first word of a row of the tile is."""
+        row = self._first + of_tile
+        lane, column = row % LANES, row // LANES % ATOM_COLUMNS
+        return row // ATOM_ROWS * self._of_block + lane * (ATOM_COLUMNS * WORD_BYTES) + column * WORD_BYTES
 
 
 @dataclass(frozen=True)
 class WaveScaleCopies:
-    """The loads of one tile: a buffer, the tile's first row in it, and bytes from one block of rows to the next."""
+    """The loads of one tile."""
 
     bound: BoundWaveScaleLoader
-    words: RegisterTile
-    first: Value
-    of_block: Value
+    atoms: _Atoms
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Copy this thread's words to `stage` from element `k` on, as the tile counts them."""
@@ -114,12 +132,10 @@ class WaveScaleCopies:
         atom = k // (tile.covered * WORD_BYTES)
         image = bound.stages.at(w, stage.index) + bound.thread * WORD_BYTES
         for left in range(0, tile.of.rows, loader.threads):
-            row = self.first + bound.thread + left
-            lane, column = row % LANES, row // LANES % ATOM_COLUMNS
-            place = row // ATOM_ROWS * self.of_block + lane * (ATOM_COLUMNS * WORD_BYTES) + column * WORD_BYTES
+            place = self.atoms.place(bound.thread + left)
             values = [
                 w.gcn.buffer.load_b32(
-                    buffer=self.words,
+                    buffer=self.atoms.words,
                     place=w.select(atom + word < loader.along, place + (atom + word) * ATOM_BYTES, OUTSIDE),
                     offset=0,
                 )
@@ -129,3 +145,78 @@ class WaveScaleCopies:
                 for word, value in enumerate(values):
                     target = (image + tile.offset(word, left)).retyped(SMEM)
                     w.gcn.lds.write_b32(address=target, value=value, offset=0)
+
+
+class WaveScaleToLdsLoader(WaveScaleLoader):
+    """The same past registers, for a schedule that loads stages ahead: a wave has 64 rows, and other waves the others.
+
+    Parameters
+    ----------
+    w, tile, scaled, operand, role
+        As of a `WaveScaleLoader`.
+    behind
+        Rows of other tiles whose scales the role's first waves load.
+    """
+
+    def __init__(
+        self, w: Writer, tile: ScaleTile, scaled: ScaleFormat, operand: str, *, role: Role, behind: int = 0
+    ) -> None:
+        super().__init__(w, tile, scaled, operand, role=role)
+        if tile.of.rows % w.lanes:
+            raise TraceError(
+                f"waves load the scales of {w.lanes} rows each, and tile {tile.of.name!r} has {tile.of.rows}; nearest: "
+                f"{-(-tile.of.rows // w.lanes) * w.lanes}",
+                code="TK-TRACE-017",
+            )
+        self.behind = behind
+
+    def bind(self, w: Writer, stages: SharedArray) -> BoundWaveScaleToLds:  # type: ignore[override]
+        """Prepare a wave's rows; once a role."""
+        return BoundWaveScaleToLds(w, self, stages)
+
+
+class BoundWaveScaleToLds:
+    """A `WaveScaleToLdsLoader` in a role."""
+
+    def __init__(self, w: Writer, loader: WaveScaleToLdsLoader, stages: SharedArray) -> None:
+        self.loader, self.stages = loader, stages
+        self.writer = LdsWriter()
+        # Waves from the first one of these rows on, and round again.
+        waves = loader.threads // w.lanes
+        first = loader.behind // w.lanes % waves
+        own = w.warp() - loader.first_thread // w.lanes
+        turned = own - first if first == 0 else (own + (waves - first)) % waves
+        self.row = turned * w.lanes
+
+    def at(self, w: Writer, tile: Tile) -> WaveScaleToLdsCopies:
+        """Turn to an output tile: A's scales go along its rows, B's along its columns."""
+        return WaveScaleToLdsCopies(w, self, _Atoms(w, self.loader, tile))
+
+
+class WaveScaleToLdsCopies:
+    """The loads of one tile."""
+
+    def __init__(self, w: Writer, bound: BoundWaveScaleToLds, atoms: _Atoms) -> None:
+        self._bound, self._atoms = bound, atoms
+        loader = bound.loader
+        self._rows = range(0, loader.tile.of.rows, loader.threads)
+        self._places = [atoms.place(bound.row + w.lane() + left) for left in self._rows]
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start this wave's loads to `stage` from element `k` on; they are in its open group."""
+        bound, loader = self._bound, self._bound.loader
+        tile = loader.tile
+        atom = k // (tile.covered * WORD_BYTES)
+        image = bound.stages.at(w, stage.index) + bound.row * WORD_BYTES
+        for left, place in zip(self._rows, self._places, strict=True):
+            with w.when(bound.row + left < tile.of.rows):
+                for word in range(tile.words):
+                    inside = atom + word < loader.along
+                    w.gcn.buffer_lds.load_b32_along(
+                        buffer=self._atoms.words,
+                        place=place,
+                        outside=w.select(inside, 0, OUTSIDE),
+                        along=w.select(inside, (atom + word) * ATOM_BYTES, 0),
+                        lds=image.retyped(SMEM),
+                        behind=tile.offset(word, left),
+                    )

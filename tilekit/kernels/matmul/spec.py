@@ -122,6 +122,11 @@ class MatmulSpec:
     k_major: ClassVar[bool] = False
     """Whether operands have K contiguous on every chip."""
 
+    @property
+    def multiplied(self) -> str:
+        """What a loop multiplies, as tables of its clocks call it."""
+        return f"{self.a_dtype.bits} bits"
+
     own_sums: ClassVar[bool] = False
     """Whether the sums of k-blocks are the family's own to add, on every chip, each with factors of its own."""
 

@@ -32,16 +32,16 @@ SCHEDULES: Final[tuple[tuple[Driver, tuple[int, int], int], ...]] = (
 )
 """Driver, tile, and waves side by side: of each tile the quickest grid."""
 
-Clocks = dict[int, dict[tuple[str, tuple[int, int], int], int]]
-"""A chip's table, by bits of an operand: clocks by driver, tile and stages, of one slice of K."""
+Clocks = dict[str, dict[tuple[str, tuple[int, int], int], int]]
+"""A chip's table, by `MatmulSpec.multiplied`: clocks by driver, tile and stages, of one slice of K."""
 
 
-def loop_clocks(config: CdnaConfig, bits: int, stages: int, matrix: float) -> float:
+def loop_clocks(config: CdnaConfig, multiplied: str, stages: int, matrix: float) -> float:
     """Clocks of a k-tile; of a config that is not in the table, with as much beside the `matrix` cores' as the nearest.
 
     A slice of K more takes as long again.
     """
-    table = config.CLOCKS[bits]
+    table = config.CLOCKS[multiplied]
 
     def far(entry: tuple[str, tuple[int, int], int]) -> tuple[bool, bool, int]:
         driver, tile, its = entry

@@ -103,7 +103,7 @@ class BlockClocks:
         matrix = 2 * rows * columns * config.k_block(spec.a_dtype) / PEAK[target.name][spec.a_dtype.bits]
         lds = read / m.lds_bytes + written / m.lds_write_bytes
         if config.together:
-            loop = loop_clocks(config, spec.a_dtype.bits, stages, matrix)
+            loop = loop_clocks(config, spec.multiplied, stages, matrix)
             waited = ELEMENT_CLOCKS * pieces + m.load_latency * turned
             return cls(matrix, lds, l1, waited, loop, alone=pieces + turned > 0)
         ahead = max(1, stages // 2) if past else 1

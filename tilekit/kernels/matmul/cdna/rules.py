@@ -98,8 +98,7 @@ def _loads(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viola
     if not config.together:
         return
     if spec.k_major:
-        text = f"driver={config.driver!r}: scales of blocks are read with a whole stage, of which it reads halves"
-        yield Violation("scales of halves", "driver", text)
+        yield from _loads_of_scales(config, chip, spec)
         return
     for name, major in (("a", spec.a_major), ("b", spec.b_major)):
         if major != "k" and config.driver == "interleaved":
@@ -124,6 +123,25 @@ def _loads(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viola
     if config.driver == "ping_pong" and config.stages is not None and not 0 < config.stages <= useful:
         why = "loads through registers have one" if useful == 1 else "one is overwritten while the other is read"
         yield Violation("stages of halves", "stages", f"stages={config.stages}: 1 to {useful} of a ping-pong ({why})")
+
+
+def _loads_of_scales(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Scales of blocks go past registers beside operands that do: words of 64 rows to a wave, in a ping-pong."""
+    if config.driver != "ping_pong":
+        text = (
+            f"driver={config.driver!r}: scales of blocks are read for half a stage at once, of which it reads quarters"
+        )
+        yield Violation("scales of quarters", "driver", text)
+    elif config.useful_stages(chip, spec) == 1:
+        text = f"driver={config.driver!r}: scales of blocks go past registers, and the operands beside them do not"
+        yield Violation("scales past registers", "driver", text)
+    elif config.stages == 1:
+        yield Violation("stages of scales", "stages", "stages=1: scales of blocks are loaded a stage ahead; nearest: 2")
+    else:
+        for side, rows in zip("MN", config.tile, strict=True):
+            if rows % chip.lanes:
+                text = f"tile {side}={rows}: a wave loads the scales of {chip.lanes} rows, nearest a multiple of that"
+                yield Violation(f"scales of {side}", "tile", text)
 
 
 def _tile(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -165,6 +183,7 @@ def _registers(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
     if config.together:
         stages = config.resolved_stages(chip, spec)
         others = config.held_registers(stages) + (BESIDE_HALVES_ALONE if alone else BESIDE_HALVES)
+        others += _scales(config, spec)
         if stages == 1 and (spec.groups is not None or config.split_k > 1):
             others += BESIDE_ELEMENTS
         if "mn" in (spec.a_major, spec.b_major):

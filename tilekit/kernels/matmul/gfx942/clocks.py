@@ -7,7 +7,7 @@ from typing import Final
 from tilekit.kernels.matmul.cdna.loops import Clocks
 
 CLOCKS: Final[Clocks] = {
-    16: {
+    "16 bits": {
         ("ping_pong", (256, 256), 1): 4160,
         ("ping_pong", (256, 192), 1): 3264,
         ("ping_pong", (256, 128), 1): 2424,
@@ -18,7 +18,7 @@ CLOCKS: Final[Clocks] = {
         ("interleaved", (128, 64), 2): 896,
         ("interleaved", (64, 128), 2): 876,
     },
-    8: {
+    "8 bits": {
         ("ping_pong", (256, 256), 1): 4160,
         ("ping_pong", (256, 192), 1): 3264,
         ("ping_pong", (256, 128), 1): 2432,
@@ -30,4 +30,4 @@ CLOCKS: Final[Clocks] = {
         ("interleaved", (64, 128), 2): 872,
     },
 }
-"""By bits of an operand: clocks by driver, tile and stages, of one slice of K, as the cycle model replays them."""
+"""By what a loop multiplies: clocks by driver, tile and stages, of one slice of K, as the cycle model replays them."""

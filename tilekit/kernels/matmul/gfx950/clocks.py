@@ -7,7 +7,7 @@ from typing import Final
 from tilekit.kernels.matmul.cdna.loops import Clocks
 
 CLOCKS: Final[Clocks] = {
-    16: {
+    "16 bits": {
         ("ping_pong", (256, 256), 1): 2836,
         ("ping_pong", (256, 256), 2): 2104,
         ("ping_pong", (256, 192), 1): 2464,
@@ -30,7 +30,7 @@ CLOCKS: Final[Clocks] = {
         ("interleaved", (128, 64), 2): 646,
         ("interleaved", (64, 128), 2): 638,
     },
-    8: {
+    "8 bits": {
         ("ping_pong", (256, 256), 1): 2808,
         ("ping_pong", (256, 256), 2): 2080,
         ("ping_pong", (256, 192), 1): 2460,
@@ -53,5 +53,17 @@ CLOCKS: Final[Clocks] = {
         ("interleaved", (128, 64), 2): 646,
         ("interleaved", (64, 128), 2): 638,
     },
+    "mxfp8": {
+        ("ping_pong", (256, 256), 2): 2140,
+        ("ping_pong", (256, 128), 2): 1656,
+        ("ping_pong", (128, 256), 2): 1612,
+        ("ping_pong", (128, 128), 2): 1521,
+    },
+    "mxfp4": {
+        ("ping_pong", (256, 256), 2): 2286,
+        ("ping_pong", (256, 128), 2): 1810,
+        ("ping_pong", (128, 256), 2): 1755,
+        ("ping_pong", (128, 128), 2): 1608,
+    },
 }
-"""By bits of an operand: clocks by driver, tile and stages, of one slice of K, as the cycle model replays them."""
+"""By what a loop multiplies: clocks by driver, tile and stages, of one slice of K, as the cycle model replays them."""
