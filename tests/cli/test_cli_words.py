@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_errors_speak_of_options(invoke: Any) -> None:
 def put(folder: Path, name: str) -> Path:
     """An entry of the cache."""
     cache = DiskCache(folder / "kernels")
-    cache.put(entry_key(name), Entry({"kind": "cubin"}, b"payload"))
+    cache.put(entry_key(name), Entry({"kernel": f"matmul_{name}", "target": "sm_90a", "log": ""}, b"payload"))
     return cache.folder / f"{entry_key(name)}.tkc"
 
 
@@ -54,7 +55,13 @@ def test_the_cache_is_listed_verified_and_cleared(invoke: Any, monkeypatch: pyte
     listed = json.loads(invoke("cache", "list", "--json").output)
     assert (listed["folder"], listed["entries"]) == (str(tmp_path / "kernels"), 2)
     assert {entry["key"] for entry in listed["files"]} == {whole.stem, damaged.stem}
-    assert whole.stem[:12] in invoke("cache", "list").output
+    assert {(entry["kernel"], entry["target"]) for entry in listed["files"]} == {
+        ("matmul_one", "sm_90a"), ("matmul_two", "sm_90a")
+    }  # fmt: skip
+    assert re.search(rf" s  {whole.stem[:12]}  sm_90a  matmul_one\n", invoke("cache", "list").output)
+    (tmp_path / "kernels" / "foreign.tkc").write_bytes(b"TKCACHE1 and nothing that is a header")
+    assert re.search(r"foreign  \?  \?\n", invoke("cache", "list").output)
+    assert "damaged, removed: foreign" in invoke("cache", "verify").output
     assert invoke("cache", "verify").exit_code == 0
     damaged.write_bytes(damaged.read_bytes()[:-1])
     result = invoke("cache", "verify")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -19,6 +21,8 @@ def cache(
     as_json: common.Json = False,
 ) -> None:
     """Show the disk cache of assembled kernels, check every entry of it, or remove them all.
+
+    An entry is listed with its bytes, how long ago it was used, the begin of its key, its chip and its kernel.
 
     `verify` exits with 1 if an entry was damaged: it is removed, and its kernel is assembled again when it is needed.
 
@@ -44,17 +48,26 @@ def cache(
         stats, files = kept.stats(), kept.entries()
     if as_json:
         facts = {"folder": str(stats.folder), "entries": stats.entries, "bytes": stats.bytes, "limit": stats.limit}
-        rows = [{"key": key, "bytes": size} for key, size in files]
+        rows = [asdict(file) for file in files]
         typer.echo(json.dumps({**facts, **({"damaged": damaged} if action == "verify" else {"files": rows})}))
     else:
         for key in damaged:
             typer.echo(f"damaged, removed: {key}")
         if action == "list":
-            for key, size in files:
-                typer.echo(f"{size:>10,}  {key}")
+            for file in files:
+                what = f"{file.target or '?'}  {file.kernel or '?'}"
+                typer.echo(f"{file.bytes:>10,}  {_age(time.time() - file.used):>8}  {file.key[:12]}  {what}")
         state = " whole" if action == "verify" else ""
         typer.echo(f"{stats.folder}: {_entries(stats.entries)}{state}, {stats.bytes:,} of {stats.limit:,} bytes")
     raise typer.Exit(common.WRONG if damaged else common.OK)
+
+
+def _age(seconds: float) -> str:
+    """A time in the largest unit that it has one of."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def _entries(count: int) -> str:

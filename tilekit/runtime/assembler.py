@@ -108,7 +108,7 @@ def assemble(text: str, target: str, *, kernel_name: str) -> Assembled:
     if entry is None or not isinstance(entry.header.get("log"), str):
         start = time.perf_counter()
         entry = assembler.build(text, target, what)
-        cache.put(key, entry)
+        cache.put(key, Entry({**entry.header, "kernel": kernel_name}, entry.payload))
         _log.info("%s assembled by %s in %.2f s", what, assembler.id, time.perf_counter() - start)
     else:
         _log.debug("%s taken from the cache in %s", what, cache.folder)

@@ -21,7 +21,7 @@ from typing import Any
 
 from tilekit.settings import settings
 
-__all__ = ["CACHE_LIMIT", "CacheStats", "CacheWarning", "DiskCache", "Entry", "default_cache", "entry_key"]
+__all__ = ["CACHE_LIMIT", "CacheFile", "CacheStats", "CacheWarning", "DiskCache", "Entry", "default_cache", "entry_key"]
 
 CACHE_LIMIT = 512 * 2**20
 """Bytes the cache may hold; beyond them the entries used longest ago go first."""
@@ -56,6 +56,29 @@ class CacheStats:
     entries: int
     bytes: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFile:
+    """An entry's file.
+
+    Attributes
+    ----------
+    key
+        Its name.
+    bytes
+        Its size.
+    used
+        When it was last used, seconds since the epoch.
+    kernel, target
+        What it holds, for which chip; None where the file does not say so.
+    """
+
+    key: str
+    bytes: int
+    used: float
+    kernel: str | None
+    target: str | None
 
 
 def entry_key(*parts: str) -> str:
@@ -125,10 +148,13 @@ class DiskCache:
         sizes = [status.st_size for _, status in self._files(_SUFFIX)]
         return CacheStats(self.folder, len(sizes), sum(sizes), self.limit)
 
-    def entries(self) -> list[tuple[str, int]]:
-        """Keys and bytes of the entries, the one used last first."""
+    def entries(self) -> list[CacheFile]:
+        """The entries' files, the one used last first; of each only the header is read."""
         files = sorted(self._files(_SUFFIX), key=lambda item: item[1].st_mtime_ns, reverse=True)
-        return [(path.stem, status.st_size) for path, status in files]
+        return [
+            CacheFile(path.stem, status.st_size, status.st_mtime, *_named(path, ("kernel", "target")))
+            for path, status in files
+        ]
 
     def clear(self) -> int:
         """Remove every entry and what interrupted writers left behind; return the number of entries removed."""
@@ -190,6 +216,19 @@ def _encode(key: str, entry: Entry) -> bytes:
     header = json.dumps({"key": key, **entry.header}).encode()
     body = _MAGIC + _LENGTHS.pack(len(header), len(entry.payload)) + header + entry.payload
     return body + hashlib.sha256(body).digest()
+
+
+def _named(path: Path, names: tuple[str, ...]) -> list[str | None]:
+    """Words of a file's header; None where there are none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(len(_MAGIC))
+            header_bytes, _ = _LENGTHS.unpack(file.read(_LENGTHS.size))
+            header = json.loads(file.read(min(header_bytes, path.stat().st_size)))
+        found = [header.get(name) for name in names]
+    except (OSError, ValueError, RecursionError, AttributeError, struct.error):
+        return [None] * len(names)
+    return [word if isinstance(word, str) else None for word in found]
 
 
 def _decode(key: str, data: bytes) -> Entry | None:
