@@ -56,7 +56,12 @@ def test_dump(invoke: Any) -> None:
         (("dump", "conv2d", "--causal"), "of attention only"),
         (("dump", "attention", "--what", "ranking"), "nearest legal: 'explain'"),
         (("trace", "attention"), "notes no times"),
-        (("bench", "attention"), "is run and dumped"),
+        (("bench", "attention", "--shape", "64x64x64"), "hH or hH/G"),
+        (("bench", "attention", "--shape", "1x33 h2 d12"), "head dim"),
+        (("bench", "attention", "--shape", "1x33 h3/2 d16"), "k's heads"),
+        (("bench", "attention", "--out-dtype", "f32"), "another family"),
+        (("bench", "attention", "--a-major", "mn"), "another family"),
+        (("bench", "attention", "--accumulation", "promoted"), "another family"),
         (("tune", "attention", "--shape", "64x64x64"), "given 'attention'; legal: gemv"),
     ],
 )
