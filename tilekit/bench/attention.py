@@ -30,12 +30,12 @@ _TANH: Final = 2.0**-10
 _MOST: Final = (1 << 31) - 1
 
 _SHAPE: Final = re.compile(
-    r"(\d{1,9})x(\d{1,10})(?:x(\d{1,10}))? h(\d{1,9})(?:/(\d{1,9}))? d(\d{1,9})"
+    r"(\d{1,9})x(\d{1,10})(?:x(\d{1,10}))? h(\d{1,9})(?:/(\d{1,9}))? d(\d{1,9})(?:/(\d{1,9}))?"
     r"( causal)?(?: w(-?\d{1,9})?,(-?\d{1,9})?)?(?: c(\d{1,6}(?:\.\d{1,6})?))?"
 )
 _LEGAL: Final = (
-    "BxQ or BxQxK (batch, queries, keys), then hH or hH/G (heads, heads of keys) and dD (head dim); after these "
-    "causal, wL,R (window) and cN (soft cap)"
+    "BxQ or BxQxK (batch, queries, keys), then hH or hH/G (heads, heads of keys) and dD or dD/V (head dim, that of "
+    "values); after these causal, wL,R (window) and cN (soft cap)"
 )
 
 
@@ -69,6 +69,8 @@ class AttentionWorkload:
     Attributes
     ----------
     batch, queries, keys, heads, kv_heads, head_dim : int
+    value_dim : int or None
+        Elements of a head of values; None for as many as of keys.
     dtype : DType
         bf16 or f16, of all arrays.
     causal, window, softcap
@@ -78,6 +80,7 @@ class AttentionWorkload:
     residual: ClassVar[bool] = False
     bias: ClassVar[bool] = False
     family: ClassVar[str] = "attention"
+    read: ClassVar[float] = 1.0
     accumulation: ClassVar[Accumulation] = "fast"
 
     batch: int = 1
@@ -90,11 +93,12 @@ class AttentionWorkload:
     causal: bool = False
     window: tuple[int | None, int | None] | None = None
     softcap: float | None = None
+    value_dim: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch", "queries", "keys", "heads", "kv_heads", "head_dim"):
+        for name in ("batch", "queries", "keys", "heads", "kv_heads", "head_dim", "value_dim"):
             extent = getattr(self, name)
-            if not 1 <= extent <= _MOST:
+            if extent is not None and not 1 <= extent <= _MOST:
                 raise ArgumentError.of(
                     f"--{name.replace('_', '-')}",
                     extent,
@@ -114,7 +118,7 @@ class AttentionWorkload:
             raise ArgumentError.of(
                 "shape", shape, legal=_LEGAL, nearest="4x4096 h32/8 d128 causal", code="TK-BENCH-001"
             )
-        batch, queries, keys, heads, kv_heads, head_dim, causal, left, right, cap = found.groups()
+        batch, queries, keys, heads, kv_heads, head_dim, value_dim, causal, left, right, cap = found.groups()
         first, last = (None if one is None else int(one) for one in (left, right))
         return replace(
             cls() if like is None else like,
@@ -127,6 +131,7 @@ class AttentionWorkload:
             causal=causal is not None,
             window=(first, last) if " w" in shape else None,
             softcap=None if cap is None else float(cap),
+            value_dim=None if value_dim is None else int(value_dim),
         )
 
     @property
@@ -134,7 +139,8 @@ class AttentionWorkload:
         """The shape as :meth:`parse` reads it."""
         keys = "" if self.keys == self.queries else f"x{self.keys}"
         shared = "" if self.heads == self.kv_heads else f"/{self.kv_heads}"
-        words = [f"{self.batch}x{self.queries}{keys}", f"h{self.heads}{shared}", f"d{self.head_dim}"]
+        values = "" if self._values == self.head_dim else f"/{self._values}"
+        words = [f"{self.batch}x{self.queries}{keys}", f"h{self.heads}{shared}", f"d{self.head_dim}{values}"]
         words += ["causal"] if self.causal else []
         if self.window is not None:
             words.append("w" + ",".join("" if bound is None else str(bound) for bound in self.window))
@@ -158,7 +164,12 @@ class AttentionWorkload:
     @property
     def flops(self) -> int:
         """Multiplications and additions of the scores that are seen, and of their weights with the values."""
-        return 4 * self.batch * self.heads * self._pairs * self.head_dim
+        return 2 * self.batch * self.heads * self._pairs * (self.head_dim + self._values)
+
+    @property
+    def _values(self) -> int:
+        """Elements of a head of values."""
+        return self.head_dim if self.value_dim is None else self.value_dim
 
     @property
     def _pairs(self) -> int:
@@ -180,8 +191,8 @@ class AttentionWorkload:
     @property
     def bytes(self) -> int:
         """Bytes of the operands and the result, each counted once."""
-        heads = 2 * self.heads * self.queries + 2 * self.kv_heads * self.keys
-        return self.dtype.bytes * self.batch * heads * self.head_dim
+        heads = self.heads * self.queries + self.kv_heads * self.keys
+        return self.dtype.bytes * self.batch * heads * (self.head_dim + self._values)
 
     @property
     def score_bytes(self) -> int:
@@ -196,7 +207,7 @@ class AttentionWorkload:
     @property
     def out_shape(self) -> tuple[int, int, int, int]:
         """Shape of the result."""
-        return self.batch, self.queries, self.heads, self.head_dim
+        return self.batch, self.queries, self.heads, self._values
 
     @property
     def out_dtype(self) -> DType:
@@ -206,8 +217,8 @@ class AttentionWorkload:
     @property
     def shapes(self) -> tuple[tuple[int, int, int, int], ...]:
         """Of queries, keys and values."""
-        own = self.batch, self.keys, self.kv_heads, self.head_dim
-        return self.out_shape, own, own
+        own = self.batch, self.keys, self.kv_heads
+        return (self.batch, self.queries, self.heads, self.head_dim), (*own, self.head_dim), (*own, self._values)
 
     @property
     def layouts(self) -> AttentionOperands:
@@ -263,12 +274,23 @@ class AttentionWorkload:
 
     def _grouped(self, array: Any) -> Any:
         """An array of heads of queries with the heads of a group behind those that they share."""
-        heads = array.reshape(self.batch, self.queries, self.kv_heads, self.heads // self.kv_heads, self.head_dim)
+        heads = array.reshape(self.batch, self.queries, self.kv_heads, self.heads // self.kv_heads, -1)
         return heads.swapaxes(1, 2).swapaxes(2, 3)
 
     def _shared(self, array: Any) -> Any:
         """An array of heads of keys, each for all heads of its group."""
         return array.swapaxes(1, 2)[:, :, None]
+
+    def kernel(self, target: ChipName, config: Any) -> Any:
+        """The kernel that computes it with a config."""
+        import tilekit
+
+        return tilekit.compile(self.spec_on(target), target=target, config=config)
+
+    def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
+        """Prepare a launch of its kernel on one operand set."""
+        q, k, v, masked, out = operands
+        return kernel.bind(q, k, v, out=out, **masked.keywords)
 
     def accuracy(self, operands: AttentionOperands, out: _Array) -> Accuracy:
         """Compare an answer with float64, each element against what rounding of weights and result may cost it."""

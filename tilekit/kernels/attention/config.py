@@ -112,6 +112,14 @@ class AttentionConfig:
         if problems:
             raise ConfigError(problems, what=f"{spec.name} on {target.name}", code="TK-ATT-006")
 
+    def legal(self, target: Target, spec: AttentionSpec) -> bool:
+        """Whether a kernel can be built with these choices."""
+        try:
+            self.check(spec, target)
+        except ConfigError:
+            return False
+        return True
+
 
 LONG = 2048
 """Queries from which on tiles of three warpgroups pay: fewer are too few tiles for all SMs."""

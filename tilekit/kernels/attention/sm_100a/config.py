@@ -99,6 +99,14 @@ class BlackwellAttentionConfig:
         if problems:
             raise ConfigError(problems, what=f"{spec.name} on {target.name}", code="TK-ATT-006")
 
+    def legal(self, target: Target, spec: AttentionSpec) -> bool:
+        """Whether a kernel can be built with these choices."""
+        try:
+            self.check(spec, target)
+        except ConfigError:
+            return False
+        return True
+
 
 def default_config(spec: AttentionSpec, target: Target, queries: int) -> BlackwellAttentionConfig:
     """The config for a spec and so many queries: with two stages if they fit, the most queries, then the most keys."""
