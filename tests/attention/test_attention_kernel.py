@@ -41,7 +41,7 @@ def test_a_kernel_binds_to_arrays_and_checks_itself(chip: Any) -> None:
     assert kernel.bind(q, k, v, causal=True, out=given, lse=np.zeros_like(logs))()[0] is given
     assert (given == out).all()
     reports = kernel.check(q, k, v, causal=True, seeds=(5, 6))
-    assert len(reports) == 2
+    assert [report.findings for report in reports] == [(), ()]
     assert "role load" in kernel.explain()
     assert kernel.ptx is kernel.assembly
 

@@ -76,7 +76,7 @@ def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> Atten
     # The thread that loads also claims tiles, and says which.
     may = {role.name: role.may | ({"memory", "store"} if role.name == "load" else set()) for role in plan.roles}
     plan = replace(plan, roles=tuple(replace(role, may=frozenset(may[role.name])) for role in plan.roles))
-    w = Writer(spec.name, target=target, threads=plan.threads)
+    w = Writer(spec.name, target=target, threads=plan.threads, profile_tiles=config.profile_tiles)
     kernel = compose(w, spec, config, plan)
     kernel.trace(w)
     return AttentionText(
@@ -88,6 +88,7 @@ def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> Atten
         shared_bytes=w.shared.size,
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
+        profile=kernel.profiler,
     )
 
 
@@ -171,6 +172,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         turns=Turns(warpgroups=config.warpgroups, first_barrier=FIRST_TURN) if takes_turns else NoTurns(),
         softcap=softcap,
         output_in_queries=not config.own_output and not spec.group,
+        profiler=TileProfiler.of(w, {"load": 1, "mma": config.warpgroups, "epilogue": config.warpgroups}),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tilekit.assembly.types import F32
 from tilekit.assembly.writer import Writer
+from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.tensor_attention import TensorAttention
 from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.epilogue.heads import LogSums
@@ -42,7 +43,7 @@ def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target)
     """
     config.check(spec, target)
     plan = role_plan(target, config.tiles)
-    w = Writer(spec.name, target=target, threads=plan.threads)
+    w = Writer(spec.name, target=target, threads=plan.threads, profile_tiles=config.profile_tiles)
     kernel = compose(w, spec, config, plan)
     kernel.trace(w)
     return AttentionText(
@@ -54,6 +55,7 @@ def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target)
         shared_bytes=w.shared.size,
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
+        profile=kernel.profiler,
         tensor=tuple(kernel.tensors.memory.regions),
     )
 
@@ -174,4 +176,5 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
         scheduler=scheduler,
         epilogue=epilogue,
         softcap=softcap,
+        profiler=TileProfiler.of(w, {"load": 1, "mma": 1, "softmax": config.tiles, "correction": 1}),
     )
