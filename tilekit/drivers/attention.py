@@ -190,6 +190,6 @@ class _Warpgroup:
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
         if masks:
-            scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
+            scores = self.range.masked(self.w, scores, tile=tile, block=self.block, end=end, right=right, left=left)
         self.fresh, factors = self.softmax.weigh(scores, masked=masks)
         return factors

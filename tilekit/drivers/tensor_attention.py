@@ -226,7 +226,7 @@ class _Weighing:
         scores = list(self.scores) if driver.softcap is None else driver.softcap.apply(w, self.scores)
         masks = end or right or left
         if masks:
-            scores = self.range.masked(w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
+            scores = self.range.masked(w, scores, tile=tile, block=self.block, end=end, right=right, left=left)
         scaled, factors = softmax.raise_maxima(scores, masked=masks)
         (factor,) = softmax.grown(factors)
         self.rows.give(factor, factor)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 
 from tilekit.drivers.profiler import PROFILE
 from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.kernel import AttentionText
+from tilekit.kernels.attention.kernel import AttentionText, OwnAttention
 from tilekit.kernels.attention.platforms import AnyAttentionConfig, chosen_config, platform
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.kernels.family_kernel import FamilyKernel
@@ -32,8 +32,10 @@ class AttentionKernel(FamilyKernel):
     config: AnyAttentionConfig
     text: AttentionText
 
-    def __init__(self, spec: AttentionSpec, config: AnyAttentionConfig, target: Target) -> None:
-        super().__init__(spec, config, target, platform(target).trace(spec, config, target))
+    def __init__(
+        self, spec: AttentionSpec, config: AnyAttentionConfig, target: Target, own: OwnAttention | None = None
+    ) -> None:
+        super().__init__(spec, config, target, platform(target).trace(spec, config, target, own))
 
     def described(self) -> str:
         """Roles, shared memory and what is computed, in words."""

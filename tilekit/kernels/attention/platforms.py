@@ -31,7 +31,7 @@ class AttentionPlatform:
     default
         The best of them for a spec, a target and so many queries.
     trace
-        What makes a kernel of a spec, a config and a target.
+        What makes a kernel of a spec, a config, a target, and somebody's own components or None.
     candidates
         Legal configs for a spec, a target and so many queries, the best known first.
     variants
@@ -40,7 +40,7 @@ class AttentionPlatform:
 
     config: type
     default: Callable[[AttentionSpec, Target, int], AnyAttentionConfig]
-    trace: Callable[[AttentionSpec, Any, Target], sm_90a_kernel.AttentionText]
+    trace: Callable[[AttentionSpec, Any, Target, sm_90a_kernel.OwnAttention | None], sm_90a_kernel.AttentionText]
     candidates: Callable[[AttentionSpec, Target, int], Iterable[AnyAttentionConfig]]
     variants: Callable[[Any, AttentionSpec, Target], Sequence[AnyAttentionConfig]]
 

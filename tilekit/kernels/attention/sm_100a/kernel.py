@@ -11,7 +11,7 @@ from tilekit.drivers.tensor_attention import TensorAttention
 from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.epilogue.heads import LogSums
 from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
-from tilekit.kernels.attention.kernel import AttentionText, head_ring, head_sync, head_tile
+from tilekit.kernels.attention.kernel import AttentionText, OwnAttention, head_ring, head_sync, head_tile
 from tilekit.kernels.attention.sm_100a.config import ROWS, BlackwellAttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
@@ -33,8 +33,10 @@ _REGISTERS = {1: (192, 96, 96), 2: (184, 80, 64)}
 """Of a thread that weighs, corrects, and of the others, by tiles: those of a launch are 168 and 128."""
 
 
-def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target) -> AttentionText:
-    """Trace the kernel that `spec` and `config` describe.
+def trace(
+    spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target, own: OwnAttention | None = None
+) -> AttentionText:
+    """Trace the kernel that `spec` and `config` describe, with somebody's own components where they are given.
 
     Raises
     ------
@@ -43,11 +45,15 @@ def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target)
     """
     config.check(spec, target)
     plan = role_plan(target, config.tiles)
-    w = Writer(spec.name, target=target, threads=plan.threads, profile_tiles=config.profile_tiles)
+    w = Writer(
+        spec.name if own is None else own.name, target=target, threads=plan.threads, profile_tiles=config.profile_tiles
+    )
     kernel = compose(w, spec, config, plan)
+    if own is not None:
+        kernel = own.change(w, kernel)
     kernel.trace(w)
     return AttentionText(
-        name=spec.name,
+        name=w.name,
         assembly=w.text(),
         parameters=tuple(w.parameters),
         schedule=kernel.scheduler.schedule,
