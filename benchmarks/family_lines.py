@@ -16,6 +16,13 @@ CONV2D, BLOCK_SCALED, BLOCKWISE = (
     ROOT / "tilekit" / "kernels" / name for name in ("conv2d", "block_scaled", "blockwise")
 )
 
+ATTENTION = ROOT / "tilekit" / "kernels" / "attention"
+
+
+def _of(folder: str, *names: str) -> tuple[Path, ...]:
+    return tuple(ROOT / "tilekit" / folder / f"{name}.py" for name in names)
+
+
 PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: im2col loader, spec, entry": tuple(CONV2D / f"{name}.py" for name in ("im2col", "spec", "family")),
     "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "problem", "images")),
@@ -46,6 +53,38 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "blockwise: values in the stages": (ROOT / "tilekit" / "tile_io" / "staged_values.py",),
     "blockwise: reading a call": (BLOCKWISE / "arguments.py",),
     "blockwise: binding": (BLOCKWISE / "compiled.py",),
+    "attention: loads, tiles and their order": (
+        *_of("drivers", "head_loads"),
+        *_of("tile_io", "heads"),
+        *_of("tiles", "heads"),
+        *_of("tile_schedule", "heads", "claims"),
+    ),
+    "attention: softmax, masks, scores of one's own": _of(
+        "tile_op", "online_softmax", "score_layout", "key_range", "changed_scores"
+    ),
+    "attention, sm_90a: role loops, turns, products": (
+        *_of("drivers", "attention", "turns"),
+        *_of("tile_op", "attention_wgmma"),
+    ),
+    "attention, sm_90a: output, shares": _of("epilogue", "heads", "shared_heads", "shares"),
+    "attention, sm_90a: config, composition": (ATTENTION / "config.py", ATTENTION / "kernel.py"),
+    "attention, sm_100a: role loops, products, tensor memory": (
+        *_of("drivers", "tensor_attention"),
+        *_of("tile_op", "attention_tcgen05", "attention_tensors", "row_exchange"),
+    ),
+    "attention, sm_100a: output, shares": _of("epilogue", "tensor_heads"),
+    "attention, sm_100a: config, composition, model": tuple(
+        ATTENTION / "sm_100a" / f"{name}.py" for name in ("config", "kernel", "model")
+    ),
+    "attention: spec, chips, entry, tuning": (
+        *(ATTENTION / f"{name}.py" for name in ("spec", "platforms", "family", "choices", "candidates")),
+        ATTENTION / "sm_100a" / "candidates.py",
+    ),
+    "attention: reading a call, binding": tuple(ATTENTION / f"{name}.py" for name in ("arguments", "compiled")),
+    "attention: notes of times, components of one's own": (
+        *_of("drivers", "head_clocks"),
+        *_of("compose", "attention"),
+    ),
 }
 """What is counted together."""
 

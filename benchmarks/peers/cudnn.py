@@ -1,8 +1,9 @@
-"""cuDNN's convolutions through torch, channels last, with the algorithm that `cudnn.benchmark` finds quickest.
+"""cuDNN's convolutions and attention through torch.
 
-What is fused takes its fused graph, `cudnn_convolution_relu` and `cudnn_convolution_add_relu`. They return new tensors,
-which are kept as long as a case lasts, so that each operand set has its own as tilekit's has, and copied only for the
-check.
+Convolutions are channels last, with the algorithm that `cudnn.benchmark` finds quickest. What is fused takes its fused
+graph, `cudnn_convolution_relu` and `cudnn_convolution_add_relu`; attention is torch's, held to cuDNN. These return new
+tensors, which are kept as long as a case lasts, so that each operand set has its own as tilekit's has, and copied only
+for the check.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tilekit.bench.attention import Masked
 from tilekit.bench.conv2d import Filtered, images
 from tilekit.bench.entrants import Entrant
 from tilekit.bench.machine import Machine
 from tilekit.errors import ArgumentError
 
 _results: dict[int, torch.Tensor] = {}
-"""Of fused convolutions, by the address of the output that they belong to."""
+"""Of fused convolutions and of attention, by the address of the output that they belong to."""
 
 
 def launch(x: torch.Tensor, w: torch.Tensor, filtered: Filtered, out: torch.Tensor) -> None:
@@ -49,6 +52,27 @@ def collect(x: torch.Tensor, w: torch.Tensor, filtered: Filtered, out: torch.Ten
     images(out).copy_(_results[out.data_ptr()])
 
 
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masked: Masked, out: torch.Tensor) -> None:
+    """Enqueue the attention; its causal mask begins at the first key, tilekit's ends at the last."""
+    if masked.window is not None or masked.softcap is not None:
+        legal = "neither window nor soft cap, which torch has no argument for"
+        raise ArgumentError.of("masked", masked, legal=legal, code="TK-BENCH-001")
+    if masked.causal and q.shape[1] != k.shape[1]:
+        legal = "as many keys as queries where it is causal"
+        raise ArgumentError.of("k", tuple(k.shape), legal=legal, code="TK-BENCH-001")
+    heads = (each.transpose(1, 2) for each in (q, k, v))
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        found = torch.nn.functional.scaled_dot_product_attention(
+            *heads, is_causal=masked.causal, enable_gqa=q.shape[2] != k.shape[2]
+        )
+    _results[out.data_ptr()] = found
+
+
+def collect_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masked: Masked, out: torch.Tensor) -> None:
+    """Copy the latest result to `out`."""
+    out.copy_(_results[out.data_ptr()].transpose(1, 2))
+
+
 def prepare(machine: Machine, sets: Sequence[tuple[Any, ...]]) -> None:
     """Forget the results of the case before; let the calls measure the algorithms, as the plain one is told to."""
     _results.clear()
@@ -58,5 +82,6 @@ def prepare(machine: Machine, sets: Sequence[tuple[Any, ...]]) -> None:
 ENTRANTS = [
     Entrant("cuDNN", launch, "conv2d"),
     Entrant("cuDNN", launch_fused, "fused_conv2d", prepare=prepare, collect=collect),
+    Entrant("cuDNN", attend, "attention", prepare=prepare, collect=collect_heads),
 ]
 ABOUT = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}

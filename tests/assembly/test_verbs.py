@@ -25,6 +25,7 @@ PACKAGE = Path(fragments.__file__).parent.parent
 
 VENDOR = {
     "drivers/attention.py",
+    "drivers/head_clocks.py",
     "drivers/load_order.py",
     "epilogue/dsmem_reduction.py",
     "epilogue/heads.py",

@@ -11,6 +11,7 @@ import tilekit
 from tilekit.bench.blockwise import Scales
 from tilekit.bench.entrants import OURS, Entrant
 from tilekit.bench.grouped import Groups
+from tilekit.bench.machine import weights_of
 from tilekit.bench.matmul import Case, Result
 from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import DType
@@ -73,6 +74,9 @@ class SimulatedMachine:
     def product(self, a: Any, b: Any) -> Any:
         self.products.append((a.shape, b.shape))
         return a.astype(np.float32) @ b.astype(np.float32)
+
+    def softmax(self, scores: Any, added: Any, cap: float | None) -> Any:
+        return weights_of(np, scores, added, cap)
 
     def any_nan(self, array: Any) -> bool:
         return bool(np.isnan(array.astype(np.float32)).any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,14 @@ def test_dump(invoke: Any) -> None:
         (("run", "matmul", "--heads", 3), "of attention only"),
         (("dump", "conv2d", "--causal"), "of attention only"),
         (("dump", "attention", "--what", "ranking"), "nearest legal: 'explain'"),
-        (("trace", "attention"), "notes no times"),
-        (("bench", "attention"), "is run and dumped"),
-        (("tune", "attention", "--shape", "64x64x64"), "given 'attention'; legal: gemv"),
+        (("trace", "attention", "--m", 3), "--m: given 3"),
+        (("bench", "attention", "--shape", "64x64x64"), "hH or hH/G"),
+        (("bench", "attention", "--shape", "1x33 h2 d12"), "head dim"),
+        (("bench", "attention", "--shape", "1x33 h3/2 d16"), "k's heads"),
+        (("bench", "attention", "--out-dtype", "f32"), "another family"),
+        (("bench", "attention", "--a-major", "mn"), "another family"),
+        (("bench", "attention", "--accumulation", "promoted"), "another family"),
+        (("tune", "attention", "--shape", "64x64x64"), "hH or hH/G"),
     ],
 )
 def test_bad_input(invoke: Any, command: tuple[object, ...], words: str) -> None:
@@ -65,6 +71,17 @@ def test_bad_input(invoke: Any, command: tuple[object, ...], words: str) -> None
     result = invoke(*command)
     assert result.exit_code == 2
     assert words in result.output
+
+
+def test_trace(invoke: Any, tmp_path: Path) -> None:
+    """`tilekit trace attention` runs with its options' call and writes the events."""
+    out = tmp_path / "attention.json"
+    shown = invoke("trace", "attention", "--queries", 70, "--causal", "--kv-heads", 1, "--out", out, "--json")
+    facts = json.loads(shown.stdout)
+    assert facts["kernel"] == "attention_bf16_d64_right"
+    assert facts["records"] == 10
+    names = {event["name"] for event in json.loads(out.read_text())["traceEvents"]}
+    assert {"load (0, 1)", "mma 1 (0, 0)", "epilogue (0, 1)"} <= names
 
 
 def test_a_wrong_answer_is_seen() -> None:

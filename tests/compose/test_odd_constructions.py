@@ -13,6 +13,7 @@ import tilekit
 import tilekit.compose as tk
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import TilekitError
+from tilekit.tile_op.score_layout import QUADS
 from tilekit.tiles.cluster import Multicast
 
 LOAD = tk.Role("load", range(4), frozenset({"load", "sync", "wait", "memory"}))
@@ -111,6 +112,31 @@ def _attention(m: Bench) -> dict[str, Any]:
     memory = tk.TensorMemory(m.w, **_memory(m))
     roles = {"mma": ONE, "softmax": TURNS, "correction": LOAD}
     return {"memory": memory, "tiles": len(TURNS.warps) // 4, "keys": 64, "columns": 128, **roles}
+
+
+def _range(m: Bench) -> dict[str, Any]:
+    given = {"queries": 64, "keys": 64, "left": False, "right": True}
+    return {**given, "group": 1, "shares": m.w.constant(tk.registers.U32, 1)}
+
+
+def _heads(m: Bench) -> dict[str, Any]:
+    return {"queries": 64, "uneven": False, "group": 1, "shares": False, "keys": 64, "claims": None}
+
+
+def _stored(m: Bench) -> dict[str, Any]:
+    return {"queries": m.k, "factor": m.w.constant(tk.registers.F32, 1.0), "log_sums": None}
+
+
+def _head_store(m: Bench) -> dict[str, Any]:
+    place = m.w.shared.allocate("output", size=m.a.bytes, alignment=m.a.alignment, kind="tile")
+    given = {"tile": m.a, "place": place, "storer": tk.HeadStorer(m.w, m.a, rows=64), **_stored(m)}
+    return {**given, "heads": m.k}
+
+
+def _share_store(m: Bench) -> dict[str, Any]:
+    scheduler = tk.HeadScheduler(m.w, **{**_heads(m), "group": 2, "shares": True})
+    given = {"dtype": tk.BF16, "columns": 64, "scheduler": scheduler, "group": 2, "positions": 32}
+    return {**given, **_stored(m), "barrier": 1}
 
 
 def _claimed(m: Bench) -> dict[str, Any]:
@@ -258,6 +284,26 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "TensorScores": lambda m: {"queries": tile("q"), "keys": tile("k", rows=64)},
     "TensorWeighted": lambda m: {"values": tile("v", rows=64)},
     "AttentionTensors": _attention,
+    "Scores": lambda m: {"queries": tile("q"), "keys": tile("k", rows=64)},
+    "Weighted": lambda m: {"values": tile("v", rows=64)},
+    "HeadLoader": lambda m: {"tile": m.a, "array": "k"},
+    "GroupLoader": lambda m: {"tile": m.a, "group": 2, "positions": 64},
+    "HeadStorer": lambda m: {"tile": m.a, "rows": 64},
+    "HeadScheduler": _heads,
+    "KeyRange": _range,
+    "ChangedScores": lambda m: {"within": tk.KeyRange(m.w, **_range(m)), "change": lambda w, score, *place: score},
+    "Softcap": lambda m: {"factor": m.w.constant(tk.registers.F32, 1.0)},
+    "OnlineSoftmax": lambda m: {
+        "factor": m.w.constant(tk.registers.F32, 1.0),
+        "slack": 8,
+        "layout": QUADS,
+        "polynomial": 8,
+    },
+    "Turns": lambda m: {"warpgroups": 2, "first_barrier": 1},
+    "HeadEpilogue": lambda m: {**_head_store(m), "first_barrier": 1},
+    "TensorHeadEpilogue": lambda m: {**_head_store(m), "barrier": 1},
+    "SharedHeadEpilogue": _share_store,
+    "TensorSharedHeadEpilogue": _share_store,
     "RowExchange": lambda m: {"tiles": len(TURNS.warps) // 4, "gives": TURNS, "takes": LOAD},
     "ClcScheduler": _claimed,
     "Mfma": lambda m: {"a": m.a, "b": m.b, **_grid(4), "pieces": 1},
@@ -284,6 +330,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
 TARGETS = {
     **dict.fromkeys(("Tcgen05", "TensorMemory", "TensorAccumulators", "ClcScheduler"), "sm_100a"),
     **dict.fromkeys(("TensorScores", "TensorWeighted", "AttentionTensors", "RowExchange"), "sm_100a"),
+    **dict.fromkeys(("TensorHeadEpilogue", "TensorSharedHeadEpilogue"), "sm_100a"),
     **dict.fromkeys(("Mfma", "BufferLoader", "BufferToLdsLoader", "SingleCounterSync"), "gfx950"),
     **dict.fromkeys(("BarrierSync", "BufferScaleLoader", "ScaledMfma", "PingPongWaves", "Interleaved"), "gfx950"),
 }
@@ -320,12 +367,17 @@ def test_what_is_of_no_legal_type_is_refused(name: str) -> None:
             given = PARTS[name](bench)
             if isinstance(given[argument], str) and value == "two words" and (name, argument) in LABELS:
                 continue
+            if value == 3.5 and (name, argument) in NUMBERS:
+                continue
             with pytest.raises(TilekitError) as caught:
                 make(name, bench, {**given, argument: value})
             assert caught.value.code.startswith("TK-"), (name, argument, value)
             assert caught.value.code != "TK-GEN-001"
             assert argument in str(caught.value), (name, argument, value)
 
+
+NUMBERS = {("OnlineSoftmax", "slack")}
+"""Numbers that need not be whole."""
 
 LABELS = {
     ("BarrierSync", "name"),
@@ -513,7 +565,7 @@ def test_every_component_is_tried(name: str) -> None:
         "WarpSpecialized",
         "Warpgroup",
     }
-    made |= {"PortableChoice"}
+    made |= {"PortableChoice", "Attention", "TensorAttention", "ComposedAttention", "HeadTile", "LogSums", "NoTurns"}
     protocol = getattr(value, "_is_protocol", False)
     assert name in made or protocol or not inspect.isclass(value)
 

@@ -46,6 +46,17 @@ LIMITS = {
     "block_scaled: reading a call": 175,
     "block_scaled: binding": 45,
     "block_scaled: the kernel that lays scales out": 55,
+    "attention: loads, tiles and their order": 550,
+    "attention: softmax, masks, scores of one's own": 450,
+    "attention, sm_90a: role loops, turns, products": 350,
+    "attention, sm_90a: output, shares": 400,
+    "attention, sm_90a: config, composition": 380,
+    "attention, sm_100a: role loops, products, tensor memory": 560,
+    "attention, sm_100a: output, shares": 150,
+    "attention, sm_100a: config, composition, model": 360,
+    "attention: spec, chips, entry, tuning": 260,
+    "attention: reading a call, binding": 600,
+    "attention: notes of times, components of one's own": 120,
 }
 
 

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tests.kernels.matmul_specs import CHIPS, all_specs, legal_configs
-from tilekit.dtypes import BF16, E4M3, E5M2, F32, DType
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.kernel import trace as trace_gemv
@@ -53,6 +53,7 @@ def texts() -> Iterator[tuple[str, str]]:
             for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
                 yield f"{chip.name} {spec.name}: {config}", trace(spec, config, chip).assembly
     yield from block_scaled()
+    yield from attention()
     functions = (ElementwiseSpec(), ElementwiseSpec(scale="value", bias=F32, activation="gelu", scale_a=True))
     weights: tuple[tuple[DType, Literal["k", "mn"]], ...] = ((BF16, "k"), (BF16, "mn"), (E4M3, "k"))
     for (dtype, major), tokens, what in product(weights, (1, 4, 8), functions):
@@ -115,6 +116,28 @@ def block_scaled() -> Iterator[tuple[str, str]]:
             for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
                 yield f"{SM_100A.name} {spec.name}: {config}", trace(spec, config, SM_100A).assembly
     yield f"{SM_100A.name} {LayoutKernel.name}", LayoutKernel(SM_100A).assembly
+
+
+def attention() -> Iterator[tuple[str, str]]:
+    """Names and texts of each head dim, mask and group, with the configs that short and long queries take."""
+    if importlib.util.find_spec("tilekit.kernels.attention") is None:
+        return  # an earlier commit
+    from tilekit.kernels.attention.platforms import PLATFORMS
+    from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec
+
+    chips = {chip.name: chip for chip in (SM_90A, SM_100A)}
+    masks = [
+        dict(zip(("right", "left", "softcap", "lse"), each, strict=True)) for each in product((False, True), repeat=4)
+    ]
+    for (name, platform), elements in product(PLATFORMS.items(), HEAD_DIMS):
+        for turn, mask in enumerate(masks):
+            group = (0, 0, 1, 8)[turn % 4] if elements <= 128 else 0
+            spec = AttentionSpec(
+                (BF16, F16)[turn % 2], elements, min(elements, 128) if turn % 3 else elements, group=group, **mask
+            )
+            for queries in (100, 5000):
+                config = platform.default(spec, chips[name], queries)
+                yield f"{name} {spec.name} {queries}: {config}", platform.trace(spec, config, chips[name]).assembly
 
 
 _DECLARED = re.compile(r"^\s*(?:\.reg \.\w+ (?P<registers>[^;]+);|(?P<label>\w+):)|\b(?P<parameter>\w+_param)\b", re.M)

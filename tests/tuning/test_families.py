@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from tests.bench.simulated import SimulatedMachine
 from tilekit.arrays import ArrayView, c_strides
+from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.gemv import GemvWorkload
@@ -26,6 +28,7 @@ from tilekit.bench.workload import MatmulWorkload
 from tilekit.cli.app import app
 from tilekit.dtypes import BF16, E4M3, F32, S32, UE8M0, DType
 from tilekit.errors import ArgumentError
+from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
 from tilekit.kernels.blockwise.arguments import BlockwiseArguments, GroupedBlockwiseArguments
 from tilekit.kernels.conv2d.arguments import ConvArguments
@@ -117,6 +120,18 @@ def convolution() -> ConvArguments:
     return ConvArguments.parse(x, w, stride=2, padding=1, out=out)
 
 
+def attention(queries: int = 300, value_dim: int = 128, **masks: Any) -> AttentionArguments:
+    """Heads of 128 in groups of four; (B, H, S, D) memory."""
+
+    def heads(number: int, positions: int, count: int, elements: int) -> ArrayView:
+        shape = 2, positions, count, elements
+        lies = view(number, (2, count, positions, elements)).strides
+        return replace(view(number, shape), strides=(lies[0], lies[2], lies[1], lies[3]))
+
+    q, k, v = heads(1, queries, 8, 128), heads(2, 700, 2, 128), heads(3, 700, 2, value_dim)
+    return AttentionArguments.parse(q, k, v, out=heads(4, queries, 8, value_dim), **masks)
+
+
 CALLS: dict[str, tuple[Callable[[], Any], str, tuple[int, int]]] = {
     "matmul": (lambda: product(100), "matmul", (9, 0)),
     "gemv": (lambda: product(3), "gemv", (9, 0)),
@@ -126,6 +141,11 @@ CALLS: dict[str, tuple[Callable[[], Any], str, tuple[int, int]]] = {
     "groups blockwise": (grouped_blockwise, "grouped_blockwise", (9, 0)),
     "block-scaled": (block_scaled, "block_scaled", (10, 0)),
     "conv2d": (convolution, "conv2d", (9, 0)),
+    "attention": (attention, "attention", (9, 0)),
+    "attention, causal": (lambda: attention(3000, causal=True), "attention", (9, 0)),
+    "attention, a window": (lambda: attention(window=(9, None), softcap=20.0, value_dim=64), "attention", (9, 0)),
+    "attention, one query": (lambda: attention(1), "attention", (9, 0)),
+    "attention, sm_100a": (attention, "attention", (10, 0)),
     "sm_80": (lambda: product(100), "matmul", (8, 0)),
     "sm_80, groups": (grouped, "grouped_matmul", (8, 0)),
 }
@@ -223,12 +243,18 @@ WORKLOADS: dict[str, tuple[Any, str]] = {
     "mxfp8": (ScaledWorkload(20, 64, 64, a_dtype=E4M3, b_dtype=E4M3), "sm_100a"),
     "nvfp4": (ScaledWorkload(20, 64, 128, scaled="nvfp4"), "sm_100a"),
     "conv2d": (ConvWorkload((1, 4, 4, 64), (64, 3, 3)), "sm_90a"),
+    "attention": (AttentionWorkload.parse("1x40x70 h2/1 d64/32 causal"), "sm_90a"),
+    "attention, one query": (AttentionWorkload.parse("2x1x200 h2/1 d64 w90, c20"), "sm_100a"),
     "sm_80": (MatmulWorkload(30, 40, 50), "sm_80"),
 }
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("gemv", "nvfp4") else pytest.param(name, marks=pytest.mark.breadth) for name in WORKLOADS]
+    "name",
+    [
+        name if name in ("gemv", "nvfp4", "attention") else pytest.param(name, marks=pytest.mark.breadth)
+        for name in WORKLOADS
+    ],
 )
 def test_a_worker_measures_each_family(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request survives JSON, the kernel is bound and computes right (emulated), and the machine's clock counts."""
@@ -270,6 +296,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tables: Callable[[tuple[int, int]]
         (["blockwise", "--shape", "64x256x512"], BlockwiseWorkload, "sm_90a"),
         (["grouped_blockwise", "--shape", "G4 512x256x256"], GroupedBlockwiseWorkload, "sm_90a"),
         (["conv2d", "--shape", "2x14x14x64 64x3x3 p1"], ConvWorkload, "sm_90a"),
+        (["attention", "--shape", "2x512 h8/2 d128 causal"], AttentionWorkload, "sm_90a"),
         (["matmul", "--target", "sm_80", "--shape", "128x256x512"], MatmulWorkload, "sm_80"),
     ],
 )
@@ -281,7 +308,8 @@ def test_the_command_tunes_each_family(words: list[str], kind: type[Any], chip: 
     assert type(workload) is kind
     assert target == chip
     (facts,) = json.loads(made.output)
-    assert facts["groups"] == (len(workload.sizes) if "sizes" in dir(workload) else 0)
+    groups = len(workload.sizes) if "sizes" in dir(workload) else 0
+    assert facts["groups"] == (workload.kv_heads if kind is AttentionWorkload else groups)
     rows = facts["measured"]
     assert sum(row["picked"] for row in rows) == 1
     assert next(row["config"] for row in rows if row["picked"]) == str(configs[0])
@@ -313,6 +341,8 @@ def test_block_scaled_products_are_tuned_where_the_chip_has_them(
         (["grouped_matmul", "--shape", "0,0x256x128"], "not all zero"),
         (["grouped_matmul", "--shape", "G2 64x64x64", "--dtype", "e4m3,e5m2"], "groups' operands"),
         (["gemv", "--shape", "9x64x64"], "matmul for this product"),
+        (["attention", "--shape", "512x256x64"], "4x4096 h32/8 d128 causal"),
+        (["attention", "--shape", "2x512 h8 d128", "--b-major", "mn"], "another family"),
         (["grouped", "--shape", "G2 64x64x64"], "grouped_matmul"),
         (["matmul", "--target", "sm_81", "--shape", "64x64x64"], "sm_80"),
     ],

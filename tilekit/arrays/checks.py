@@ -101,7 +101,8 @@ def require_output(
     require_result(out, shape, dtype, name)
     if not out.writeable:
         raise ArgumentError(f"{name} is read-only; pass a writeable array", code="TK-ARRAY-008")
-    if 0 in out.strides and any(stride == 0 and extent > 1 for extent, stride in zip(shape, out.strides, strict=True)):
+    still = (stride == 0 and extent > 1 for extent, stride in zip(shape, out.strides, strict=True))
+    if 0 in out.strides and 0 not in shape and any(still):
         raise ArgumentError(
             f"{name} has strides {tuple(out.strides)}: several elements share one place; pass a plain array",
             code="TK-ARRAY-009",

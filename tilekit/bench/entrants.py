@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tilekit.bench.attention import Masked
 from tilekit.bench.blockwise import ScaledGroups, Scales
 from tilekit.bench.conv2d import Filtered, images
 from tilekit.bench.grouped import Groups
@@ -91,6 +92,9 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
             more["residual"] = images(filtered.residual)
         tilekit.conv2d(images(x), images(w), out=images(out), **more, **filtered.how)
 
+    def attention(q: Any, k: Any, v: Any, masked: Masked, out: Any) -> None:
+        tilekit.attention(q, k, v, out=out, **masked.keywords)
+
     return [
         Entrant(OURS, matmul),
         Entrant(OURS, fused_matmul, "fused_matmul"),
@@ -100,6 +104,7 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         Entrant(f"{OURS}, nothing fused", conv2d, "fused_conv2d", part=True),
         Entrant(OURS, blockwise, "blockwise"),
         Entrant(OURS, grouped_blockwise, "grouped_blockwise"),
+        Entrant(OURS, attention, "attention"),
     ]
 
 

@@ -86,6 +86,10 @@ class Machine(Protocol):
         """Return ``a @ b`` in float32, of operands of any type: what answers are compared with."""
         ...
 
+    def softmax(self, scores: Any, added: Any, cap: float | None) -> Any:
+        """Return the softmax of float32 scores, bounded by a cap and then added to; zeros of minus infinities alone."""
+        ...
+
     def any_nan(self, array: Any) -> bool:
         """Return whether any element is NaN."""
         ...
@@ -224,6 +228,10 @@ class TorchMachine:
     def product(self, a: Any, b: Any) -> Any:
         return a.float() @ b.float()
 
+    def softmax(self, scores: Any, added: Any, cap: float | None) -> Any:
+        bounded = scores if cap is None else (scores / cap).tanh() * cap
+        return (bounded + added).softmax(-1).nan_to_num(0.0)
+
     def any_nan(self, array: Any) -> bool:
         return bool(self.torch.isnan(array).any())
 
@@ -321,6 +329,9 @@ class CupyMachine:
     def product(self, a: Any, b: Any) -> Any:
         return self.cupy.matmul(a.astype(np.float32), b.astype(np.float32))
 
+    def softmax(self, scores: Any, added: Any, cap: float | None) -> Any:
+        return weights_of(self.cupy, scores, added, cap)
+
     def any_nan(self, array: Any) -> bool:
         return bool(self.cupy.isnan(array.astype(np.float32)).any())
 
@@ -363,3 +374,12 @@ class CupyMachine:
 
     def synchronize(self) -> None:
         self.cupy.cuda.runtime.deviceSynchronize()
+
+
+def weights_of(xp: Any, scores: Any, added: Any, cap: float | None) -> Any:
+    """The softmax that `Machine.softmax` asks for, by a library with NumPy's functions."""
+    bounded = (scores if cap is None else xp.tanh(scores / cap) * cap) + added
+    most = bounded.max(-1, keepdims=True)
+    weights = xp.exp(bounded - xp.where(xp.isinf(most), 0.0, most))
+    sums = weights.sum(-1, keepdims=True)
+    return weights / xp.where(sums > 0, sums, 1.0)

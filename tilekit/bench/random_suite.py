@@ -82,12 +82,14 @@ def class_of(label: str, kind: str) -> tuple[str, str, str]:
     """Return the class of a case of any suite by its label and kind: rows, layout and type.
 
     Groups and batches are classes of their own, whatever their rows; convolutions have filters in the place of rows,
-    and how these go over images in that of the layout.
+    and how these go over images in that of the layout; attention has the head dim there, and the mask.
     """
     name, *words = kind.split()
     layout, rest = (words[0], words[1:]) if words else ("", [])
     if " " in label and not label.startswith("G"):
         _, filters, *how = label.split()
+        if filters.startswith("h"):
+            return f"heads of {how[0][1:]}", " ".join(how[1:]) or "full", name
         down_and_along = "x".join(filters.split("x")[1:])
         return f"{down_and_along} filters", " ".join(how), name.split("→")[0]
     operand = name.split("→")[0]

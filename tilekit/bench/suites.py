@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilekit.bench import random_suite
+from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.grouped import GroupedWorkload
 from tilekit.bench.layers import FUSED_LAYERS, LAYERS
@@ -104,6 +105,14 @@ def _scaled_groups(tiles: Sequence[int], n: int, k: int) -> tuple[Workload, ...]
     return (GroupedBlockwiseWorkload(tuple(128 * count for count in tiles), n, k),)
 
 
+def _heads(*shapes: str) -> tuple[Workload, ...]:
+    return tuple(map(AttentionWorkload.parse, shapes))
+
+
+def _with_and_without_mask(*shapes: str) -> tuple[Workload, ...]:
+    return _heads(*(f"{shape}{mask}" for shape in shapes for mask in ("", " causal")))
+
+
 _ALL: Final = (
     Suite(
         "squares-large",
@@ -158,6 +167,33 @@ _ALL: Final = (
     Suite("conv2d", "layers of ResNet-50, a UNet, a VAE decoder and ConvNeXt", LAYERS, geomean=1.05, worst=0.95),
     Suite(
         "conv2d-fused", "some of them with bias and relu, and with a residual", FUSED_LAYERS, geomean=1.05, worst=0.95
+    ),
+    Suite(
+        "attention",
+        "as many keys as queries, full and causal, heads of 128 and 64, and groups of heads",
+        _with_and_without_mask(
+            *(f"{shape} h16 d128" for shape in ("16x1024", "4x4096", "1x16384")),
+            *(f"{shape} h32 d64" for shape in ("16x1024", "4x4096", "1x16384")),
+            "2x8192 h32/8 d128",
+        ),
+        geomean=1.15,
+        worst=1.0,
+    ),
+    Suite(
+        "attention-decode",
+        "one query a sequence: keys and values are read once",
+        _heads(
+            "4x1x16384 h32/8 d128",
+            "1x1x131072 h32/8 d128",
+            "16x1x8192 h32/8 d128",
+            "64x1x4096 h32/8 d128",
+            "64x1x4096 h8/1 d128",
+            "8x1x32768 h64/8 d128",
+            "1x1x16384 h8/1 d128",
+            "32x1x4096 h32/8 d64",
+        ),
+        geomean=1.1,
+        worst=1.0,
     ),
 )
 

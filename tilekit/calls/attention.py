@@ -12,6 +12,8 @@ from tilekit.kernels.attention.platforms import AnyAttentionConfig
 from tilekit.kernels.dispatch import select
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.targets import PlaceName
+from tilekit.tuning.first_call import tuned_or_timed
+from tilekit.tuning.lookup import tuned_config
 
 _launches = LaunchCache()
 
@@ -98,7 +100,7 @@ def attention(
         config=config,
         target=target,
     )
-    plan = select(arguments).kernel.plan(arguments)
+    plan = select(arguments, tuned_or_timed).kernel.plan(arguments)
     plan(stream)
     if plan.cacheable is not None and key is not None:
         _launches.keep_launch(key, plan.cacheable)
@@ -107,5 +109,6 @@ def attention(
 
 def attention_kernel_for(q: Any, k: Any, v: Any, **keywords: Any) -> AttentionKernel:
     """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
-    kernel: AttentionKernel = select(AttentionArguments.parse(q, k, v, **keywords)).kernel
+    kernel = select(AttentionArguments.parse(q, k, v, **keywords), tuned_config).kernel
+    assert isinstance(kernel, AttentionKernel)
     return kernel

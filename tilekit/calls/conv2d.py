@@ -75,7 +75,8 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
 @takes(ConvKeywords)
 def conv2d_kernel_for(x: Any, w: Any, **keywords: Unpack[ConvKeywords]) -> CompiledKernel:
     """Return the kernel that `conv2d` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
-    kernel: CompiledKernel = select(ConvArguments.parse(x, w, memory=False, **keywords), tuned_config).kernel
+    kernel = select(ConvArguments.parse(x, w, memory=False, **keywords), tuned_config).kernel
+    assert isinstance(kernel, CompiledKernel)
     return kernel
 
 

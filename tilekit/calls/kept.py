@@ -80,6 +80,7 @@ def first_call(
         arguments = arguments.into(new(stream))
     whole = arguments.completed(stream if arguments.a.device != "cpu" else None)
     selection = select(whole, tuned_or_timed)
+    assert isinstance(selection.arguments, Arguments), "it was one"
     ready = selection.arguments.prepared(stream)
     plan = selection.kernel.plan(ready)
     plan(stream)

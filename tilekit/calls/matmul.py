@@ -14,6 +14,7 @@ from tilekit.epilogue.functions import Activation
 from tilekit.kernels.compiled import CompiledKernel
 from tilekit.kernels.dispatch import family_of, select
 from tilekit.kernels.epilogue_arguments import read_scale
+from tilekit.kernels.family_kernel import FamilyKernel
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
@@ -208,7 +209,8 @@ def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKe
     >>> tilekit.kernel_for(a, b).name
     'gemv_f16_f16_f16_kn_m4'
     """
-    kernel: CompiledKernel = select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
+    kernel = select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
+    assert isinstance(kernel, CompiledKernel)
     return kernel
 
 
@@ -238,7 +240,7 @@ def result_of(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> tuple[tuple
 @checked
 def compile(  # noqa: A001  the field's name for it
     spec: Any, target: ChipName = DEFAULT.name, config: Any = None
-) -> CompiledKernel:
+) -> FamilyKernel:
     """Build the kernel that `spec` describes.
 
     Parameters
@@ -253,7 +255,7 @@ def compile(  # noqa: A001  the field's name for it
 
     Returns
     -------
-    CompiledKernel
+    FamilyKernel
         With ``.ptx`` (of any chip ``.assembly``), ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
 
     Raises
@@ -261,5 +263,4 @@ def compile(  # noqa: A001  the field's name for it
     ConfigError
         Listing every rule the config violates, each with the nearest legal value.
     """
-    kernel: CompiledKernel = family_of(spec).compile(spec, config, target_named(target))
-    return kernel
+    return family_of(spec).compile(spec, config, target_named(target))

@@ -67,7 +67,9 @@ def scaled_matmul(
 @takes(ScaledKeywords)
 def scaled_kernel_for(a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]) -> CompiledKernel:
     """Return the kernel that `scaled_matmul` launches for these arguments, as `kernel_for` does of `matmul`."""
-    kernel: CompiledKernel = select(read_scaled(a, b, scale_a, scale_b, memory=False, **keywords), tuned_config).kernel
+    arguments = read_scaled(a, b, scale_a, scale_b, memory=False, **keywords)
+    kernel = select(arguments, tuned_config).kernel
+    assert isinstance(kernel, CompiledKernel)
     return kernel
 
 

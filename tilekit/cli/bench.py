@@ -13,6 +13,7 @@ from tilekit.cli import common, options, own_bench, own_kernel, workloads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tilekit.bench.attention import AttentionWorkload
     from tilekit.bench.contest import Pace
     from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.matmul import Case
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tilekit.bench.workload import MatmulWorkload, Workload
 
 _SHAPES = ("512x512x512", "4096x4096x4096", "64x4096x4096", "4096x14336x4096")
+_HEADS = ("4x4096 h16 d128", "4x4096 h16 d128 causal", "4x1x16384 h32/8 d128")
 _LAYERS = ("32x56x56x64 64x3x3 p1", "32x14x14x256 256x3x3 p1", "2x64x64x320 320x3x3 p1")
 _SECONDS: Final = 60.0
 _REPORT: Final = "report"
@@ -42,8 +44,8 @@ def bench(
         typer.Option(
             metavar="NAME",
             help="Time a fixed list of cases instead of shapes, of whatever families: squares-large, squares-small, "
-            "decode, prefill-small, prefill, odd, fp8, grouped, conv2d, or all; several with commas. Or random: cases "
-            "drawn by --seed.",
+            "decode, prefill-small, prefill, odd, fp8, grouped, conv2d, attention, attention-decode, or all; several "
+            "with commas. Or random: cases drawn by --seed.",
         ),
     ] = None,
     sample: Annotated[
@@ -55,8 +57,9 @@ def bench(
         typer.Option(
             "--shape",
             metavar="SHAPE",
-            help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1', with d and g too; repeat for more. Default: "
-            f"{', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}.",
+            help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1', with d and g too; of attention '4x4096x8192 "
+            "h32/8 d128 causal w128,0 c30'; repeat for more. Default: "
+            f"{', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}; of attention {', '.join(_HEADS)}.",
         ),
     ] = None,
     dtype: options.Dtype = "bf16",
@@ -68,7 +71,7 @@ def bench(
         str | None,
         typer.Option(
             help="library (cuBLAS), a name in a checkout's benchmarks/peers or a .py file, or all; several with "
-            "commas. Default: all for suites, library for shapes."
+            "commas. Default: all for suites, convolutions and attention, library for other shapes."
         ),
     ] = None,
     seconds: Annotated[
@@ -96,6 +99,8 @@ def bench(
     tilekit's is wrong. benchmarks/README.md has the method.
 
     Example: `tilekit bench matmul --shape 4096x4096x4096 --shape 16x4096x14336 --seconds 30`.
+
+    Example: `tilekit bench attention --shape '4x4096 h16 d128 causal'`.
 
     Example: `tilekit bench --suite all --part 1/2 --json-file one.json`.
 
@@ -147,12 +152,13 @@ def bench(
             if names and accumulation != "fast":
                 common.refuse("--accumulation", accumulation, "without --suite: its cases have their own", "fast")
             speed = _pace(pace or ("quick" if names else "thorough"))
-            wanted = (peers or ("all" if names else "library")).split(",")
+            layers, heads = workloads.takes_images(family), workloads.attends(family)
+            wanted = (peers or ("all" if names or layers or heads else "library")).split(",")
             if names:
                 record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
             else:
                 like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
-                usual = _LAYERS if workloads.takes_images(family) else _SHAPES
+                usual = _LAYERS if layers else _HEADS if heads else _SHAPES
                 shapes = [workloads.problem_of(family, text, like) for text in shape or usual]
                 record = _run_shapes(shapes, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
@@ -209,7 +215,7 @@ def _run_suites(
 
 def _run_shapes(
     workloads: Sequence[Workload],
-    like: MatmulWorkload | ConvWorkload,
+    like: MatmulWorkload | ConvWorkload | AttentionWorkload,
     peers: Sequence[str],
     seconds: float,
     pace: Pace,

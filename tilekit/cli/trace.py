@@ -44,28 +44,28 @@ def trace(
 
     Examples: `tilekit trace matmul`; `tilekit trace matmul --m 4096 --n 4096 --k 4096 --out matmul.json`;
     `tilekit trace matmul --target sm_100a`; `tilekit trace matmul --target gfx950`;
-    `tilekit trace conv2d --h 56 --padding 1`; `tilekit trace mine.py:kernel --m 500`, a composed kernel of yours.
+    `tilekit trace conv2d --h 56 --padding 1`; `tilekit trace attention --queries 512 --causal`;
+    `tilekit trace mine.py:kernel --m 500`, a composed kernel of yours.
     """
     if own_kernel.names_file(kernel):
         return _trace_own(kernel, call, device, seed, tiles, out, as_json)
     with common.presented(as_json):
+        from dataclasses import replace
+
         from tilekit.errors import ArgumentError
-        from tilekit.kernels.matmul.config import KernelConfig
+        from tilekit.kernels.gemv.config import GemvConfig
         from tilekit.runtime.emulated import watched
 
         family = workloads.product_family(kernel)
-        if workloads.attends(family):
-            legal = "a product or conv2d: attention is run and dumped, and notes no times"
-            raise ArgumentError.of("KERNEL", kernel, legal=legal, nearest="matmul", code="TK-CLI-001")
         workload = workloads.described(family, call)
         wished = workloads.config_of(workload, call)
         workloads.require_taken(family, workload, call.target, wished)
         chosen = workloads.kernel_of(workload, call.target, wished).config
-        if not isinstance(chosen, KernelConfig):
+        if isinstance(chosen, GemvConfig):
             raise ArgumentError.of(
                 "--m", call.m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9
             )
-        config = chosen.changed(profile_tiles=tiles)
+        config = replace(chosen, profile_tiles=tiles)
         place = choose_place(device, call.target)
         workloads.require_means(workload, emulated=place.emulated)
         with progress_bar("clusters", as_json) as progress, watched(progress):

@@ -26,7 +26,7 @@ def tune(
         typer.Option(
             "--shape",
             help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1'; of groups 'G8 4096x7168x2048', with the rows of "
-            "all, or 700,90,1300x7168x2048; may be repeated.",
+            "all, or 700,90,1300x7168x2048; of attention '4x4096 h32/8 d128 causal'; may be repeated.",
         ),
     ] = None,
     suite: Annotated[

@@ -272,10 +272,10 @@ def convolution_like(
 
 def like_of(
     family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
-) -> MatmulWorkload | ConvWorkload:
+) -> MatmulWorkload | ConvWorkload | AttentionWorkload:
     """Return a workload of some shape whose types are those that shapes given in words have."""
     if attends(family):
-        refuse("KERNEL", family.name, "a product or conv2d: this family is run and dumped", "matmul")
+        return attention_like(dtype, out_dtype, a_major, b_major, accumulation)
     if is_block_scaled(family):
         refuse("KERNEL", family.name, "a product or conv2d: this family is run, dumped and traced", "matmul")
     if takes_images(family):
@@ -285,6 +285,20 @@ def like_of(
         return convolution_like(dtype, out_dtype, accumulation=accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
     return with_scales(like, dtype) if is_blockwise(family) else like
+
+
+def attention_like(
+    dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
+) -> AttentionWorkload:
+    """Return attention of some shape of a type; what a product has besides is refused."""
+    from tilekit.bench.attention import AttentionWorkload
+    from tilekit.dtypes import as_dtype
+
+    others = {"--a-major": (a_major, "k"), "--b-major": (b_major, "k"), "--accumulation": (accumulation, "fast")}
+    for option, (given, usual) in ({"--out-dtype": (out_dtype, None)} | others).items():
+        if given != usual:
+            refuse(option, given, "of another family than attention", usual)
+    return AttentionWorkload(dtype=as_dtype(dtype, "--dtype"))
 
 
 def tuned_family(kernel: str) -> Family:
@@ -385,12 +399,14 @@ def require_means(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, e
     """Refuse what this machine has no memory for, or the emulator would take too long for, before arrays are made."""
     import os
 
+    from tilekit.bench.attention import AttentionWorkload
     from tilekit.errors import ArgumentError
     from tilekit.runtime.emulated import Work
 
     if emulated:
         Work(workload.flops, 0).refuse_if_too_long(workload.label)
-    needed = _HOST_BYTES * workload.bytes
+    scores = workload.score_bytes if isinstance(workload, AttentionWorkload) else 0
+    needed = _HOST_BYTES * (workload.bytes + scores)
     held = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
     if needed > held:
         raise ArgumentError(

@@ -9,16 +9,20 @@ from tilekit.assembly import types as registers
 from tilekit.assembly.values import Operand as ValueOrNumber
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.compose.attention import ComposedAttention, attention_kernel
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
 from tilekit.compose.portable import portable_matmul
 from tilekit.compose.portable_choices import PortableChoice, portable_choices
+from tilekit.drivers.attention import Attention
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.multistage import Multistage
 from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.profiler import TileProfiler, timed
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
+from tilekit.drivers.tensor_attention import TensorAttention
+from tilekit.drivers.turns import NoTurns, Turns
 from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
 from tilekit.dtypes import BF16, E2M1X2, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, UE8M0, DType
@@ -28,10 +32,13 @@ from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.fusion import Fused, Fusion
+from tilekit.epilogue.heads import HeadEpilogue, LogSums
 from tilekit.epilogue.row_sums import RowSums
+from tilekit.epilogue.shared_heads import SharedHeadEpilogue
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
 from tilekit.epilogue.written import Written
 from tilekit.epilogue.written_spec import Place
 from tilekit.targets import Target, chip, target
@@ -39,6 +46,7 @@ from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_scales import BufferScaleLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
+from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
 from tilekit.tile_io.payload_loader import (
     AlongColumns,
     AlongRows,
@@ -53,8 +61,12 @@ from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AttentionTensors
+from tilekit.tile_op.attention_wgmma import Scores, Weighted
+from tilekit.tile_op.changed_scores import ChangedScores
+from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.mma_sync import MmaSync
+from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
 from tilekit.tile_op.row_exchange import RowExchange
 from tilekit.tile_op.scaled_mfma import ScaledMfma
@@ -72,12 +84,14 @@ from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
 from tilekit.tile_pipeline.together_sync import TogetherSync
 from tilekit.tile_schedule.clc import ClcScheduler
+from tilekit.tile_schedule.heads import HeadScheduler
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.call import Call, Matrix, Schedule
 from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.heads import HeadTile
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.scale_tile import ScaleTile
 from tilekit.tiles.stage import HeldStage, Stage
@@ -100,15 +114,18 @@ __all__ = [
     "Accumulators",
     "AlongColumns",
     "AlongRows",
+    "Attention",
     "AttentionTensors",
     "BarrierSync",
     "BufferLoader",
     "BufferScaleLoader",
     "BufferToLdsLoader",
     "Call",
+    "ChangedScores",
     "ClcScheduler",
     "Cluster",
     "ColumnTotals",
+    "ComposedAttention",
     "ComposedKernel",
     "ConsumerSync",
     "Cooperative",
@@ -123,15 +140,25 @@ __all__ = [
     "Fixup",
     "Fused",
     "Fusion",
+    "GroupLoader",
+    "HeadEpilogue",
+    "HeadLoader",
+    "HeadScheduler",
+    "HeadStorer",
+    "HeadTile",
     "HeldStage",
     "Input",
     "Interleaved",
+    "KeyRange",
+    "LogSums",
     "Matrix",
     "MbarrierSync",
     "Mfma",
     "MmaSync",
     "Multistage",
     "NamedBarrierSync",
+    "NoTurns",
+    "OnlineSoftmax",
     "OperandLoader",
     "OperandTile",
     "Output",
@@ -155,7 +182,10 @@ __all__ = [
     "ScaleTile",
     "ScaledMfma",
     "Schedule",
+    "Scores",
+    "SharedHeadEpilogue",
     "SingleCounterSync",
+    "Softcap",
     "SourceRing",
     "SplitCounterSync",
     "SplitKReduction",
@@ -171,8 +201,11 @@ __all__ = [
     "Target",
     "Tcgen05",
     "TensorAccumulators",
+    "TensorAttention",
+    "TensorHeadEpilogue",
     "TensorMemory",
     "TensorScores",
+    "TensorSharedHeadEpilogue",
     "TensorWeighted",
     "Tile",
     "TileLoader",
@@ -184,14 +217,17 @@ __all__ = [
     "TogetherSync",
     "Transform",
     "TransformLoader",
+    "Turns",
     "Value",
     "ValueOrNumber",
     "WarpPlan",
     "WarpSpecialized",
     "Warpgroup",
+    "Weighted",
     "Wgmma",
     "Writer",
     "Written",
+    "attention_kernel",
     "chip",
     "kernel",
     "one_thread",

@@ -19,7 +19,8 @@ from tilekit.compose.explain import explain
 from tilekit.compose.operands import Arrays, Input, Operand, Output, check_operands, read_arrays
 from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
-from tilekit.kernels.assembled import AssembledKernel
+from tilekit.kernels.assembled import ArrayKernel
+from tilekit.kernels.interleavings import agreeing
 from tilekit.kernels.launch import Launch, require_value
 from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
@@ -76,7 +77,7 @@ class Traced:
     profile: TileProfiler | None
 
 
-class ComposedKernel(AssembledKernel):
+class ComposedKernel(ArrayKernel):
     """A kernel composed by a function; `kernel` makes one.
 
     Parameters
@@ -380,21 +381,7 @@ class ComposedKernel(AssembledKernel):
             ``TK-COMP-006`` where the results of two interleavings differ.
         """
         inputs = self.example(**extents)
-        reports, first = [], ""
-        for seed in seeds:
-            plan = self.bind(**inputs, seed=seed)
-            made = plan()
-            outputs = made if isinstance(made, tuple) else (made,)
-            digest = sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in outputs)).hexdigest()
-            if first and digest != first:
-                raise ArgumentError(
-                    f"{self.name}: what it computes depends on the interleaving: seed {seed} gives other results than "
-                    f"seed {seeds[0]}; nearest: an order of sums that does not depend on who comes first",
-                    code="TK-COMP-006",
-                )
-            first = digest
-            reports.append(getattr(plan, "report", None))
-        return tuple(reports)
+        return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds)
 
     # -- what a launch asks -------------------------------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.head_clocks import HeadClock
 from tilekit.drivers.head_loads import HeadLoads, only_place
+from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.turns import BoundTurns, NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
@@ -54,6 +56,8 @@ class Attention:
         Whether the output goes through the shared memory of the tile's queries, a warpgroup's rows where its own were.
     scheduler, epilogue, turns
         Which tile is next, how it is stored, and how warpgroups take turns.
+    profiler
+        What notes the times of ``load``, ``mma`` and ``epilogue``, if anything.
     """
 
     warps: WarpPlan
@@ -71,6 +75,7 @@ class Attention:
     turns: Turns | NoTurns
     softcap: Softcap | None = None
     output_in_queries: bool = False
+    profiler: TileProfiler | None = None
 
     def __post_init__(self) -> None:
         check_components(self)
@@ -95,20 +100,26 @@ class Attention:
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with working_threads(w, warp, role, self.cluster):
             loads = HeadLoads(w, (self.queries,), self.keys, self.values, self.loaders, self.range.keys)
+            clock = HeadClock(w, self.profiler, self.scheduler.heads)
             for tile in self.scheduler.tiles(w, role):
-                loads.load(tile, self.range.blocks(w, tile))
+                with clock.tile(), clock.time("load", tile):
+                    loads.load(tile, self.range.blocks(w, tile))
             loads.finish()
 
     def _attend(self, w: Writer, warp: Value, role: Role) -> None:
         group = Warpgroup.of(w, warp, role)
         work = _Warpgroup(w, self, group)
         epilogue = self.epilogue.bind(w, group)
+        clock = HeadClock(w, self.profiler, self.scheduler.heads, group)
         for tile in self.scheduler.tiles(w, role):
-            work.attend(tile, self.range.blocks(w, tile))
-            epilogue.store(w, work.sums, work.softmax, tile)
-            if isinstance(epilogue, BoundHeadEpilogue) and self.output_in_queries:
-                epilogue.drain(w)
-                work.queries.release()
+            with clock.tile():
+                with clock.time("mma", tile):
+                    work.attend(tile, self.range.blocks(w, tile))
+                with clock.time("epilogue", tile):
+                    epilogue.store(w, work.sums, work.softmax, tile)
+                if isinstance(epilogue, BoundHeadEpilogue) and self.output_in_queries:
+                    epilogue.drain(w)
+                    work.queries.release()
         epilogue.finish(w)
 
 
@@ -179,6 +190,6 @@ class _Warpgroup:
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
         if masks:
-            scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
+            scores = self.range.masked(self.w, scores, tile=tile, block=self.block, end=end, right=right, left=left)
         self.fresh, factors = self.softmax.weigh(scores, masked=masks)
         return factors

@@ -79,6 +79,13 @@ class TileProfiler:
         """Bytes of a CTA's records."""
         return len(self.lanes) * self.tiles * RECORD_BYTES
 
+    def address(self, w: Writer, activity: str, *, turn: Value, group: Value | int | None = None) -> Value:
+        """Where the record of a CTA's tile number `turn` is, by an activity of one of its warpgroups."""
+        first = self.lanes.index(Lane(activity, 0))
+        lane = w.constant(U32, first) if group is None else group + first
+        place = (w.cta() * len(self.lanes) + lane) * self.tiles + turn
+        return (self._address + w.widen_multiply(place, RECORD_BYTES)).retyped(GMEM)
+
     def clock(
         self, w: Writer, activity: str, *, group: Value | int | None = None, thread: Value | None = None
     ) -> TileClock:

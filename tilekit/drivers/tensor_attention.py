@@ -7,13 +7,16 @@ scores, a thread a row. Another warpgroup, of all tiles, multiplies sums where r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import F32, PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.head_clocks import HeadClock
 from tilekit.drivers.head_loads import HeadLoads, only_place
+from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
@@ -56,6 +59,8 @@ class TensorAttention:
         Which queries are next, and how their output is stored.
     softcap
         What bounds scores, if anything.
+    profiler
+        What notes the times of the four roles, if anything.
     """
 
     warps: WarpPlan
@@ -73,6 +78,7 @@ class TensorAttention:
     scheduler: HeadScheduler
     epilogue: TensorHeadEpilogue | TensorSharedHeadEpilogue
     softcap: Softcap | None = None
+    profiler: TileProfiler | None = None
 
     def __post_init__(self) -> None:
         check_components(self)
@@ -106,9 +112,16 @@ class TensorAttention:
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with working_threads(w, warp, role, self.cluster):
             loads = HeadLoads(w, self.queries, self.keys, self.values, self.loaders, self.range.keys)
-            for tile in self.scheduler.tiles(w, role):
+            for tile in self._timed(w, role, "load"):
                 loads.load(tile, self.range.blocks(w, tile))
             loads.finish()
+
+    def _timed(self, w: Writer, role: Role, activity: str, group: Warpgroup | None = None) -> Iterator[HeadTile]:
+        """Device loop over this CTA's tiles, timed where the kernel notes its times."""
+        clock = HeadClock(w, self.profiler, self.scheduler.heads, group)
+        for tile in self.scheduler.tiles(w, role):
+            with clock.tile(), clock.time(activity, tile):
+                yield tile
 
     def _multiply(self, w: Writer, warp: Value, role: Role) -> None:
         tensors = self.tensors.multiplier(w)
@@ -119,7 +132,7 @@ class TensorAttention:
             product = self.scores.bind(w, tuple(map(only_place, self.queries)), only_place(self.keys))
             weighted = self.weighted.bind(w, only_place(self.values))
             accumulate = w.new(PRED, "accumulate", uniform=True)
-            for tile in self.scheduler.tiles(w, role):
+            for tile in self._timed(w, role, "mma"):
                 blocks = self.range.blocks(w, tile)
                 accumulate.assign(False)
                 key = keys.wait()
@@ -150,8 +163,9 @@ class TensorAttention:
                 values.release()
 
     def _weigh(self, w: Writer, warp: Value, role: Role) -> None:
-        work = _Weighing(w, self, Warpgroup.of(w, warp, role))
-        for tile in self.scheduler.tiles(w, role):
+        group = Warpgroup.of(w, warp, role)
+        work = _Weighing(w, self, group)
+        for tile in self._timed(w, role, "softmax", group):
             work.weigh(tile, self.range.blocks(w, tile))
 
     def _correct(self, w: Writer, warp: Value, role: Role) -> None:
@@ -159,7 +173,7 @@ class TensorAttention:
         sums = self.tensors.corrector(w, group)
         rows = self.rows.taker(w, group)
         epilogue = self.epilogue.bind(w, group)
-        for tile in self.scheduler.tiles(w, role):
+        for tile in self._timed(w, role, "correction", group):
             blocks = self.range.blocks(w, tile)
             for part in self._tiles:  # the first block's sums overwrite what there was
                 rows.take(part)
@@ -177,6 +191,7 @@ class TensorAttention:
                 epilogue.store(w, sums, part, total, maximum, tile)
             rows.advance()
             sums.advance()
+        sums.finish()
         epilogue.finish(w)
 
 
@@ -211,7 +226,7 @@ class _Weighing:
         scores = list(self.scores) if driver.softcap is None else driver.softcap.apply(w, self.scores)
         masks = end or right or left
         if masks:
-            scores = self.range.masked(w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
+            scores = self.range.masked(w, scores, tile=tile, block=self.block, end=end, right=right, left=left)
         scaled, factors = softmax.raise_maxima(scores, masked=masks)
         (factor,) = factors
         self.rows.give(factor, factor)

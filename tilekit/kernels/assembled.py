@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilekit.assembly.writer import Parameter
 from tilekit.drivers.profiler import TileProfiler
@@ -23,11 +23,12 @@ from tilekit.tensor.draw import embedded
 from tilekit.tiles.call import Call, Schedule
 
 if TYPE_CHECKING:
+    from tilekit.kernels.plan import Plan
     from tilekit.runtime.hip_launch import HipKernel
 
 
 class AssembledKernel(ABC):
-    """What every kernel object shows, and what a plan asks of it.
+    """What every kernel object shows, and what a plan asks of it; those that are called with arrays are `ArrayKernel`.
 
     Attributes
     ----------
@@ -231,3 +232,15 @@ class AssembledKernel(ABC):
     def _wanted(self, held: int, ordinal: int) -> int:
         """How many clusters a full grid has, of those that the device holds at once."""
         return held
+
+
+class ArrayKernel(AssembledKernel):
+    """A kernel that is called with arrays: one of a family, or composed by a function of yours."""
+
+    @abstractmethod
+    def bind(self, *arrays: Any, **keywords: Any) -> Plan:
+        """Check the arrays once and prepare the launch; calling the result launches it."""
+
+    @abstractmethod
+    def check(self, *arrays: Any, **keywords: Any) -> tuple[Any, ...]:
+        """Run the kernel on the emulator, under several interleavings, whose results must agree."""

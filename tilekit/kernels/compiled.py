@@ -1,32 +1,27 @@
-"""A compiled kernel: an object that shows its text, its machine code and its budgets, and binds to arrays.
+"""A compiled kernel of two operands: what families of products have in common.
 
-What the families have in common: each adds what it reads, how many CTAs it wants and which parameters it takes.
+Each adds what it reads, how many CTAs it wants and which parameters it takes.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Unpack, cast
+from typing import Any, Unpack, cast
 
 from tilekit.annotations import takes
 from tilekit.arrays import ArrayView
-from tilekit.assembly.writer import Parameter
-from tilekit.drivers.profiler import TileProfiler
-from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
-from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
+from tilekit.kernels.family_kernel import FamilyKernel
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_call import Addresses, launch_call
-from tilekit.kernels.picture import Shown
-from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
+from tilekit.kernels.plan import BoundArrays, EmulatorKeywords, Plan
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.kernels.written_arguments import split_results
 from tilekit.runtime.emulated import Work
-from tilekit.targets import Target
-from tilekit.tiles.call import Call, Schedule, Scratch
+from tilekit.tiles.call import Scratch
 
 
 class BindKeywords(EpilogueKeywords, EmulatorKeywords, total=False):
@@ -35,101 +30,13 @@ class BindKeywords(EpilogueKeywords, EmulatorKeywords, total=False):
     device: str | None
 
 
-class CompiledKernel(AssembledKernel):
-    """A kernel for one spec, config and target.
-
-    Attributes
-    ----------
-    spec, config, target
-        What it computes, how, and for which chip.
-    text
-        What was traced: the module's text, the launch's shape, the parameters.
-    """
-
-    MISFIT: ClassVar[str]
-    """Code of the error for arrays that do not fit the kernel."""
-
-    def __init__(self, spec: Any, config: Any, target: Target, text: Any) -> None:
-        self.spec = spec
-        self.config = config
-        self.target = target
-        self.text = text
-
-    def __repr__(self) -> str:
-        return f"<{self.name} for {self.target.name}: {self.config}>"
+class CompiledKernel(FamilyKernel):
+    """A kernel for one spec, config and target, of operands A and B and an output."""
 
     @property
     @abstractmethod
     def k_block(self) -> int:
         """Elements of K that are fetched at once."""
-
-    @property
-    def name(self) -> str:
-        """The entry's symbol."""
-        return str(self.text.name)
-
-    @property
-    def assembly(self) -> str:
-        """The module's text in the chip's instruction set, each line with its role and origin."""
-        return str(self.text.assembly)
-
-    def shown(self) -> Shown:
-        """What of the kernel is drawn."""
-        return Shown(
-            name=self.name,
-            target=self.target,
-            threads=self.threads,
-            cluster=self.cluster,
-            roles=getattr(self.text, "roles", ()),
-            launch_registers=self.launch_registers,
-            shared=self.text.shared,
-            shared_bytes=self.text.shared_bytes,
-        )
-
-    @property
-    def launch_registers(self) -> int | None:
-        """Registers a thread as it is launched, where that is a choice of the config."""
-        return None
-
-    @property
-    def parameters(self) -> Sequence[Parameter]:
-        """Those of the entry, in launch order."""
-        return cast("Sequence[Parameter]", self.text.parameters)
-
-    @property
-    def schedule(self) -> Callable[[Call], Schedule]:
-        """How a launch covers the output."""
-        return cast("Callable[[Call], Schedule]", self.text.schedule)
-
-    @property
-    def threads(self) -> int:
-        """Threads of a CTA."""
-        return int(self.text.threads)
-
-    @property
-    def cluster(self) -> int:
-        """CTAs of a cluster."""
-        return int(self.text.cluster)
-
-    @property
-    def launch_bytes(self) -> int:
-        """Dynamic shared memory of a launch, bytes."""
-        return int(self.text.shared_bytes)
-
-    @property
-    def waits_for_prerequisites(self) -> bool:
-        """Whether the kernel itself waits for those ahead of it: every family's does, where the chip can."""
-        return True
-
-    @property
-    def description(self) -> str:
-        """The config, for errors of launches."""
-        return str(self.config)
-
-    @property
-    def profile(self) -> TileProfiler | None:
-        """What the kernel notes of its own times, if anything."""
-        return cast("TileProfiler | None", self.text.profile)
 
     def shared_scratch(self, name: str) -> str | None:
         """Counters and workspaces are shared, by all kernels of a stream; what a launch notes is its own."""
@@ -162,11 +69,7 @@ class CompiledKernel(AssembledKernel):
     def _bound(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Plan:
         """What `bind` does, whichever keywords it takes."""
         device = given.get("device")
-        own = self.device
-        if device not in (None, own):
-            raise ArgumentError.of(
-                "device", device, legal=f"None, or {own!r} for arrays in host memory", nearest=own, code=self.MISFIT
-            )
+        self._require_device(device)
         emulator = {name: value for name, value in given.items() if name in EmulatorKeywords.__annotations__}
         others = {name: value for name, value in given.items() if name not in emulator and name != "device"}
         arguments = replace(self._arguments(a, b, out, others), target=self.target, device=device)
@@ -185,9 +88,9 @@ class CompiledKernel(AssembledKernel):
         problem, dtype = self._read(va, vb), self.spec.out_dtype
         return Arguments.of(problem, va, vb, vo, dtype, epilogue, results=results, target=self.target, result=out)
 
-    def plan(self, arguments: Arguments, **emulator: Unpack[EmulatorKeywords]) -> Plan:
-        """Prepare the launch for arguments that this kernel was built for."""
-        bound = BoundArrays(
+    def bound(self, arguments: Arguments) -> BoundArrays:
+        """Return the arrays of a call that this kernel was built for, and how a launch on them is made."""
+        return BoundArrays(
             arguments.arrays,
             ("out", *arguments.extra_names),
             arguments.results,
@@ -196,14 +99,6 @@ class CompiledKernel(AssembledKernel):
             ),
             lambda launch: self.work(arguments.call.problem, launch),
         )
-        if arguments.empty:
-            return Plan(bound)
-        if arguments.out.device != "cpu":
-            return DevicePlan(self, bound)
-        if arguments.device is not None:
-            self.require_chip(0)
-            return StagedPlan(self, bound)
-        return EmulatedPlan(self, bound, emulator)
 
     swapped = False
     """Whether the kernel multiplies the transposes in the other order."""
@@ -232,11 +127,3 @@ class CompiledKernel(AssembledKernel):
     @abstractmethod
     def _check_fit(self, arguments: Arguments) -> None:
         """Raise `ArgumentError` for arrays that another kernel would take."""
-
-    def _require(self, facts: Iterable[tuple[str, Any, Any]], advice: str) -> None:
-        """Compare what is given with what the kernel was built for."""
-        for what, given, built in facts:
-            if given != built:
-                raise ArgumentError(
-                    f"{what} is {given}, but {self.name} was built for {built}; {advice}", code=self.MISFIT
-                )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.family_kernel import CallArguments, FamilyKernel
 from tilekit.targets import Target
 
 
@@ -24,7 +24,7 @@ class TunedConfigs(Protocol):
         k: int,
         batches: int,
         groups: int = 0,
-        call: Arguments | None = None,
+        call: CallArguments | None = None,
     ) -> Any:
         """The config for a problem on the device of this name; None where none is known.
 
@@ -68,8 +68,8 @@ class Choices(Protocol):
 class Selection:
     """The kernel for a call, and the call as that kernel's family reads it."""
 
-    kernel: Any
-    arguments: Any
+    kernel: FamilyKernel
+    arguments: CallArguments
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class Family:
     name: str
     summary: str
     targets: tuple[str, ...]
-    arguments: type[Any]
+    arguments: type[CallArguments]
     spec: type
     select: Callable[[Any, TunedConfigs | None], Selection | Declined]
-    compile: Callable[[Any, Any, Target], Any]
+    compile: Callable[[Any, Any, Target], FamilyKernel]
     most_rows: int | None = None
     choices: Choices | None = None

@@ -227,6 +227,10 @@ class TensorCorrector:
         """Go on to other queries, when all tiles' sums have been waited for."""
         self._phase.advance()
 
+    def finish(self) -> None:
+        """Order the last loads before the barrier behind which tensor memory is freed."""
+        self._w.ptx.tcgen05.fence_before()
+
     def read(self, tile: int, first: int, width: int) -> RegisterTile:
         """Load so many columns, a power of two, of the thread's row."""
         w = self._w

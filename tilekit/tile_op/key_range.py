@@ -141,13 +141,13 @@ class BoundKeyRange:
         self._column = layout.first_column(lane)
 
     def masked(
-        self, w: Writer, scores: list[Value], *, row: Value, block: Value, end: bool, right: bool, left: bool
+        self, w: Writer, scores: list[Value], *, tile: HeadTile, block: Value, end: bool, right: bool, left: bool
     ) -> list[Value]:
-        """A block's scores, minus infinity where a query of the tile at `row` does not attend to the key.
+        """A block's scores, minus infinity where a query of the tile does not attend to the key.
 
         `end`, `right` and `left` say which of the three conditions may not hold in the block.
         """
-        owner = self._owner
+        owner, row = self._owner, tile.row
         first = (block * owner.keys + self._column).retyped(S32)
         places = [self.row + self._layout.apart * half for half in range(self._layout.rows)]
         limits: list[list[Value]] = []

@@ -6,7 +6,7 @@ import threading
 import warnings
 from typing import Any
 
-from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.family_kernel import CallArguments
 from tilekit.settings import FIRST_CALL, settings
 from tilekit.targets import Target
 from tilekit.tuning.lookup import table_of, tuned_config
@@ -32,7 +32,7 @@ def tuned_or_timed(
     k: int,
     batches: int,
     groups: int = 0,
-    call: Arguments | None = None,
+    call: CallArguments | None = None,
 ) -> Any:
     """What tuning found for a problem on a device; with ``settings.tuning = "first call"`` it looks first.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.family_kernel import CallArguments
 from tilekit.targets import Target
 from tilekit.tuning.table import Problem, TunedTable
 
@@ -26,7 +26,7 @@ def tuned_config(
     k: int,
     batches: int,
     groups: int = 0,
-    call: Arguments | None = None,
+    call: CallArguments | None = None,
 ) -> Any:
     """The config that tuning found for a problem on a device, if it can be built for this spec."""
     table = table_of(device, target)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.gemv import GemvWorkload
@@ -14,19 +15,20 @@ from tilekit.bench.scaled import ScaledWorkload
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import DType, as_dtype
 from tilekit.errors import ArgumentError
-from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.conv2d.arguments import ConvArguments
 from tilekit.kernels.dispatch import offer
 from tilekit.kernels.family import Selection
+from tilekit.kernels.family_kernel import CallArguments
 from tilekit.kernels.gemv.family import GEMV
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.targets import Target
 from tilekit.tuning.table import Problem
 
-Tunable = MatmulWorkload | ConvWorkload | GroupedWorkload | GroupedBlockwiseWorkload
+Tunable = MatmulWorkload | ConvWorkload | GroupedWorkload | GroupedBlockwiseWorkload | AttentionWorkload
 """What has configs to choose from."""
 
 _KINDS: Mapping[str, type[Any]] = {
@@ -39,6 +41,7 @@ _KINDS: Mapping[str, type[Any]] = {
     "blockwise": BlockwiseWorkload,
     "grouped_matmul": GroupedWorkload,
     "grouped_blockwise": GroupedBlockwiseWorkload,
+    "attention": AttentionWorkload,
 }
 
 
@@ -57,7 +60,13 @@ def from_values(family: str, values: Mapping[str, Any]) -> Tunable:
 
 
 def extents(workload: Tunable, spec: Any) -> dict[str, Any]:
-    """The extents of a workload's `Problem`; a gemv's rows are those that its kernel is built for."""
+    """The extents of a workload's `Problem`; a gemv's rows are those that its kernel is built for.
+
+    Attention's are queries, heads and keys, and its groups are heads of keys.
+    """
+    if isinstance(workload, AttentionWorkload):
+        shape = {"m": workload.queries, "n": workload.heads, "k": workload.keys}
+        return {**shape, "batches": workload.batch, "groups": workload.kv_heads}
     m = spec.tokens if isinstance(spec, GemvSpec) else workload.m
     shape = {"m": m, "n": workload.n, "k": workload.k // getattr(spec.a_dtype, "packed", 1)}
     return {**shape, "batches": workload.batch or 1, "groups": workload.row_groups}
@@ -80,7 +89,7 @@ def as_computed(workload: Tunable, target: Target) -> Tunable:
     return GemvWorkload(**{field.name: getattr(workload, field.name) for field in fields(workload)})
 
 
-def workload_for(spec: Any, target: Target, problem: Problem, call: Arguments | None) -> Tunable | None:
+def workload_for(spec: Any, target: Target, problem: Problem, call: CallArguments | None) -> Tunable | None:
     """A workload that the same configs compute; None where there is none."""
     for make in _candidates(spec, problem, call):
         try:
@@ -93,12 +102,14 @@ def workload_for(spec: Any, target: Target, problem: Problem, call: Arguments | 
     return None
 
 
-def _candidates(spec: Any, problem: Problem, call: Arguments | None) -> Iterator[Any]:
+def _candidates(spec: Any, problem: Problem, call: CallArguments | None) -> Iterator[Any]:
     """What makes the workloads that may be like a call."""
     if isinstance(spec, BlockScaledSpec):
         of = _product(spec, problem) | {"k": problem.k * spec.format.packed, "scaled": spec.scaled}
         for padded in (False, True):
             yield lambda padded=padded: ScaledWorkload(**of, padded=padded)
+    elif isinstance(call, AttentionArguments):
+        yield lambda: _attention(call)
     elif isinstance(call, ConvArguments):
         yield lambda: _convolution(call)
     elif isinstance(spec, BlockwiseSpec) and spec.groups is not None:
@@ -137,6 +148,28 @@ def _groups(spec: Any, problem: Problem) -> tuple[tuple[int, ...], int, int, int
     rows = problem.m // problem.groups
     sizes = tuple(min(size, rows) for size in spread(max(1, problem.m // 2), problem.groups))
     return sizes, problem.n, problem.k, rows
+
+
+def _attention(call: AttentionArguments) -> AttentionWorkload:
+    q, k, v = (call.views[name] for name in "qkv")
+    batch, queries, heads, elements = q.shape
+    return AttentionWorkload(
+        batch,
+        queries,
+        k.shape[1],
+        heads,
+        k.shape[2],
+        elements,
+        q.dtype,
+        window=None if call.left is None and call.right is None else (_before(call.left), call.right),
+        softcap=call.softcap,
+        value_dim=v.shape[3],
+    )
+
+
+def _before(left: int | None) -> int | None:
+    """Keys before its own that a query sees, of the bound from the diagonal on."""
+    return None if left is None else -left
 
 
 def _convolution(call: ConvArguments) -> ConvWorkload:

@@ -316,6 +316,8 @@ def _number(name: str, given: Any, usual: float | None) -> float:
 
 
 def _in_c_order(view: ArrayView) -> bool:
+    if 0 in view.shape:
+        return True
     step = 1
     for extent, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
         if extent > 1 and stride != step:

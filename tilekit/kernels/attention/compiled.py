@@ -2,56 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from functools import cache
 from string import ascii_uppercase
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from tilekit.assembly.writer import Parameter
-from tilekit.kernels.assembled import AssembledKernel
+from tilekit.drivers.profiler import PROFILE
 from tilekit.kernels.attention.arguments import AttentionArguments
+from tilekit.kernels.attention.kernel import AttentionText, OwnAttention
 from tilekit.kernels.attention.platforms import AnyAttentionConfig, chosen_config, platform
 from tilekit.kernels.attention.spec import AttentionSpec
+from tilekit.kernels.family_kernel import FamilyKernel
 from tilekit.kernels.launch import Launch
-from tilekit.kernels.picture import Shown
-from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, Plan, StagedPlan
+from tilekit.kernels.plan import BoundArrays, EmulatorKeywords, Plan
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
-from tilekit.tiles.call import Call, Schedule, Scratch
+from tilekit.tiles.call import Scratch
 
 _COLUMNS_DRAWN = 8
 """Columns of tensor memory that a character of its picture stands for."""
 
 
-class AttentionKernel(AssembledKernel):
-    """A kernel for one spec, config and target.
-
-    Attributes
-    ----------
-    spec, config, target
-        What it computes, how, and for which chip.
-    text
-        What was traced.
-    """
+class AttentionKernel(FamilyKernel):
+    """A kernel of attention for one spec, config and target; any batch, positions and heads."""
 
     OPTIONS: ClassVar[str | None] = "TK-ATT-001"
+    MISFIT = "TK-ATT-011"
+    spec: AttentionSpec
+    config: AnyAttentionConfig
+    text: AttentionText
 
-    def __init__(self, spec: AttentionSpec, config: AnyAttentionConfig, target: Target) -> None:
-        self.spec, self.config, self.target = spec, config, target
-        self.text = platform(target).trace(spec, config, target)
-
-    def __repr__(self) -> str:
-        return f"<{self.name} for {self.target.name}: {self.config}>"
-
-    @property
-    def name(self) -> str:
-        """The entry's symbol."""
-        return self.text.name
-
-    @property
-    def assembly(self) -> str:
-        """The module's text, each line with its role and origin."""
-        return self.text.assembly
+    def __init__(
+        self, spec: AttentionSpec, config: AnyAttentionConfig, target: Target, own: OwnAttention | None = None
+    ) -> None:
+        super().__init__(spec, config, target, platform(target).trace(spec, config, target, own))
 
     def described(self) -> str:
         """Roles, shared memory and what is computed, in words."""
@@ -81,60 +65,43 @@ class AttentionKernel(AssembledKernel):
             for letter, region in zip(ascii_uppercase, regions, strict=False)
         ]
 
-    def shown(self) -> Shown:
-        """What of the kernel is drawn."""
-        return Shown(
-            name=self.name,
-            target=self.target,
-            threads=self.threads,
-            cluster=self.cluster,
-            roles=self.text.roles,
-            launch_registers=None,
-            shared=self.text.shared,
-            shared_bytes=self.text.shared_bytes,
-        )
-
-    @property
-    def parameters(self) -> Sequence[Parameter]:
-        """Those of the entry, in launch order."""
-        return self.text.parameters
-
-    @property
-    def schedule(self) -> Callable[[Call], Schedule]:
-        """How a launch covers the output."""
-        return self.text.schedule
-
-    @property
-    def threads(self) -> int:
-        """Threads of a CTA."""
-        return self.text.threads
-
-    @property
-    def cluster(self) -> int:
-        """CTAs of a cluster."""
-        return self.text.cluster
-
-    @property
-    def launch_bytes(self) -> int:
-        """Dynamic shared memory of a launch, bytes."""
-        return self.text.shared_bytes
-
-    @property
-    def waits_for_prerequisites(self) -> bool:
-        """Whether the kernel itself waits for those ahead of it."""
-        return True
-
-    @property
-    def description(self) -> str:
-        """The config, for errors of launches."""
-        return str(self.config)
-
     def shared_scratch(self, name: str) -> str | None:
         """Parts and counters are shared by all kernels of a stream: each leaves the counters as it finds them."""
-        return name
+        return None if name == PROFILE else name
 
-    def plan(self, arguments: AttentionArguments, **emulator: Any) -> Plan:
-        """Prepare the launch for arguments that this kernel was built for."""
+    def bind(self, q: Any, k: Any, v: Any, *, device: str | None = None, **keywords: Any) -> Plan:
+        """Check the arrays once and prepare the launch; calling the result launches it, and returns what it writes.
+
+        Parameters
+        ----------
+        q, k, v, keywords
+            Arrays, masks and numbers, as for `tilekit.attention`; outputs that are not given are made. Of the emulator
+            ``seed``, ``schedule``, ``check``, ``exact``, ``multiprocessors`` and ``starts``, as
+            `tilekit.emulator.Device` takes them.
+        device
+            ``"cuda"`` to run arrays in host memory on the GPU; by default they are emulated.
+
+        Raises
+        ------
+        ArgumentError
+            For arrays and options that no kernel takes, naming the argument; ``TK-ATT-011`` for those that this one
+            was not built for.
+        """
+        self._require_device(device)
+        options = EmulatorKeywords.__annotations__
+        emulator = {name: value for name, value in keywords.items() if name in options}
+        call = {name: value for name, value in keywords.items() if name not in options}
+        if self.spec.lse and (call.get("lse") is None or call["lse"] is False):
+            call["lse"] = True
+        found = AttentionArguments.parse(q, k, v, config=self.config, target=self.target.name, **call)
+        # Heads need not share a tile: a kernel that gives each its own takes few queries too.
+        spec = found.spec if self.spec.group else replace(found.spec, group=0)
+        built = ((name, getattr(spec, name), getattr(self.spec, name)) for name in (one.name for one in fields(spec)))
+        self._require(built, "build a kernel for this call, or call tilekit.attention, which does")
+        return self.plan(replace(found, spec=spec, device=device), **cast(EmulatorKeywords, emulator))
+
+    def bound(self, arguments: AttentionArguments) -> BoundArrays:
+        """Return the arrays of a call that this kernel was built for, and how a launch on them is made."""
         spec = arguments.spec
 
         def work(launch: Launch) -> Work:
@@ -146,15 +113,7 @@ class AttentionKernel(AssembledKernel):
             return self.launch(arguments.call(addresses, resident, scratch))
 
         outputs = ("o", "lse") if arguments.lse is not None else ("o",)
-        bound = BoundArrays(arguments.views, outputs, arguments.result, launch, work)
-        if arguments.empty:
-            return Plan(bound)
-        if bound.out.device != "cpu":
-            return DevicePlan(self, bound)
-        if arguments.device is not None:
-            self.require_chip(0)
-            return StagedPlan(self, bound)
-        return EmulatedPlan(self, bound, emulator)
+        return BoundArrays(arguments.views, outputs, arguments.result, launch, work)
 
 
 def chosen(arguments: AttentionArguments, config: AnyAttentionConfig | None) -> AttentionKernel:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tilekit.assembly.writer import MAX_PROFILE
 from tilekit.errors import ConfigError
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
@@ -38,6 +39,8 @@ class AttentionConfig:
         By how many powers of 2 weights may exceed 1 before sums are rescaled; 0 to rescale at every new maximum.
     claims
         Whether CTAs claim tiles of unequal length from a counter, or have theirs from the beginning.
+    profile_tiles
+        Tiles of a CTA whose times the kernel notes for `tilekit trace`; 0 for none, which costs nothing.
     """
 
     warpgroups: int = 2
@@ -47,6 +50,7 @@ class AttentionConfig:
     own_output: bool = True
     slack: int = 8
     claims: bool = True
+    profile_tiles: int = field(default=0, repr=False)
 
     @property
     def queries(self) -> int:
@@ -89,6 +93,9 @@ class AttentionConfig:
             problems.append(f"warpgroups={self.warpgroups} for heads in one tile; legal: 1; nearest: 1")
         if not 0 <= self.slack <= 8:
             problems.append(f"slack={self.slack}; legal: 0 to 8; nearest: {min(8, max(0, self.slack))}")
+        if not 0 <= self.profile_tiles <= MAX_PROFILE:
+            nearest = min(MAX_PROFILE, max(0, self.profile_tiles))
+            problems.append(f"profile_tiles={self.profile_tiles}; legal: 0 to {MAX_PROFILE}; nearest: {nearest}")
         if self.stages < 1:
             problems.append(f"stages={self.stages}; legal: from 1 on; nearest: 1")
         if not problems:
@@ -111,6 +118,14 @@ class AttentionConfig:
                 problems.append("own_output=False with values of another size than queries; nearest: own_output=True")
         if problems:
             raise ConfigError(problems, what=f"{spec.name} on {target.name}", code="TK-ATT-006")
+
+    def legal(self, target: Target, spec: AttentionSpec) -> bool:
+        """Whether a kernel can be built with these choices."""
+        try:
+            self.check(spec, target)
+        except ConfigError:
+            return False
+        return True
 
 
 LONG = 2048

@@ -63,8 +63,27 @@ class AttentionText:
     tensor: tuple[TensorRegion, ...] = ()
 
 
-def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> AttentionText:
-    """Trace the kernel that `spec` and `config` describe.
+@dataclass(frozen=True)
+class OwnAttention:
+    """What of a kernel of attention is somebody's own.
+
+    Attributes
+    ----------
+    name
+        The entry's symbol.
+    change
+        Returns the driver to trace, of the writer and the driver with all its components: another component in the
+        place of one, or another driver.
+    """
+
+    name: str
+    change: Callable[[Writer, Any], Any]
+
+
+def trace(
+    spec: AttentionSpec, config: AttentionConfig, target: Target, own: OwnAttention | None = None
+) -> AttentionText:
+    """Trace the kernel that `spec` and `config` describe, with somebody's own components where they are given.
 
     Raises
     ------
@@ -76,11 +95,15 @@ def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> Atten
     # The thread that loads also claims tiles, and says which.
     may = {role.name: role.may | ({"memory", "store"} if role.name == "load" else set()) for role in plan.roles}
     plan = replace(plan, roles=tuple(replace(role, may=frozenset(may[role.name])) for role in plan.roles))
-    w = Writer(spec.name, target=target, threads=plan.threads)
+    w = Writer(
+        spec.name if own is None else own.name, target=target, threads=plan.threads, profile_tiles=config.profile_tiles
+    )
     kernel = compose(w, spec, config, plan)
+    if own is not None:
+        kernel = own.change(w, kernel)
     kernel.trace(w)
     return AttentionText(
-        name=spec.name,
+        name=w.name,
         assembly=w.text(),
         parameters=tuple(w.parameters),
         schedule=kernel.scheduler.schedule,
@@ -88,6 +111,7 @@ def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> Atten
         shared_bytes=w.shared.size,
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
+        profile=kernel.profiler,
     )
 
 
@@ -171,6 +195,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         turns=Turns(warpgroups=config.warpgroups, first_barrier=FIRST_TURN) if takes_turns else NoTurns(),
         softcap=softcap,
         output_in_queries=not config.own_output and not spec.group,
+        profiler=TileProfiler.of(w, {"load": 1, "mma": config.warpgroups, "epilogue": config.warpgroups}),
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tilekit.errors import ArgumentError
+from tilekit.kernels.attention import candidates
 from tilekit.kernels.attention import config as sm_90a
 from tilekit.kernels.attention import kernel as sm_90a_kernel
+from tilekit.kernels.attention.sm_100a import candidates as sm_100a_candidates
 from tilekit.kernels.attention.sm_100a import config as sm_100a
 from tilekit.kernels.attention.sm_100a import kernel as sm_100a_kernel
 from tilekit.kernels.attention.spec import AttentionSpec
@@ -29,17 +31,31 @@ class AttentionPlatform:
     default
         The best of them for a spec, a target and so many queries.
     trace
-        What makes a kernel of a spec, a config and a target.
+        What makes a kernel of a spec, a config, a target, and somebody's own components or None.
+    candidates
+        Legal configs for a spec, a target and so many queries, the best known first.
+    variants
+        Legal configs beside one, of a spec and a target, that differ in what costs no tile its place.
     """
 
     config: type
     default: Callable[[AttentionSpec, Target, int], AnyAttentionConfig]
-    trace: Callable[[AttentionSpec, Any, Target], sm_90a_kernel.AttentionText]
+    trace: Callable[[AttentionSpec, Any, Target, sm_90a_kernel.OwnAttention | None], sm_90a_kernel.AttentionText]
+    candidates: Callable[[AttentionSpec, Target, int], Iterable[AnyAttentionConfig]]
+    variants: Callable[[Any, AttentionSpec, Target], Sequence[AnyAttentionConfig]]
 
 
 PLATFORMS = {
-    "sm_90a": AttentionPlatform(sm_90a.AttentionConfig, sm_90a.default_config, sm_90a_kernel.trace),
-    "sm_100a": AttentionPlatform(sm_100a.BlackwellAttentionConfig, sm_100a.default_config, sm_100a_kernel.trace),
+    "sm_90a": AttentionPlatform(
+        sm_90a.AttentionConfig, sm_90a.default_config, sm_90a_kernel.trace, candidates.candidates, candidates.variants
+    ),
+    "sm_100a": AttentionPlatform(
+        sm_100a.BlackwellAttentionConfig,
+        sm_100a.default_config,
+        sm_100a_kernel.trace,
+        sm_100a_candidates.candidates,
+        sm_100a_candidates.variants,
+    ),
 }
 """By the target's name."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tilekit.assembly.writer import MAX_PROFILE
 from tilekit.errors import ConfigError
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
@@ -34,6 +35,8 @@ class BlackwellAttentionConfig:
         By how many powers of 2 weights may exceed 1 before sums are rescaled; 0 to rescale at every new maximum.
     polynomial
         Of how many exponentials one is computed by multiplications; 0 for none.
+    profile_tiles
+        Tiles of a CTA whose times the kernel notes for `tilekit trace`; 0 for none, which costs nothing.
     """
 
     tiles: int = 2
@@ -41,6 +44,7 @@ class BlackwellAttentionConfig:
     stages: int = 2
     slack: int = 8
     polynomial: int = 8
+    profile_tiles: int = field(default=0, repr=False)
 
     @property
     def queries(self) -> int:
@@ -78,6 +82,9 @@ class BlackwellAttentionConfig:
             problems.append(f"slack={self.slack}; legal: 0 to 8; nearest: {min(8, max(0, self.slack))}")
         if self.polynomial < 0:
             problems.append(f"polynomial={self.polynomial}; legal: from 0 on; nearest: 0")
+        if not 0 <= self.profile_tiles <= MAX_PROFILE:
+            nearest = min(MAX_PROFILE, max(0, self.profile_tiles))
+            problems.append(f"profile_tiles={self.profile_tiles}; legal: 0 to {MAX_PROFILE}; nearest: {nearest}")
         if self.stages < 1:
             problems.append(f"stages={self.stages}; legal: from 1 on; nearest: 1")
         if not problems:
@@ -98,6 +105,14 @@ class BlackwellAttentionConfig:
                 )
         if problems:
             raise ConfigError(problems, what=f"{spec.name} on {target.name}", code="TK-ATT-006")
+
+    def legal(self, target: Target, spec: AttentionSpec) -> bool:
+        """Whether a kernel can be built with these choices."""
+        try:
+            self.check(spec, target)
+        except ConfigError:
+            return False
+        return True
 
 
 def default_config(spec: AttentionSpec, target: Target, queries: int) -> BlackwellAttentionConfig:

@@ -6,11 +6,12 @@ from typing import Any
 
 from tilekit.assembly.types import F32
 from tilekit.assembly.writer import Writer
+from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.tensor_attention import TensorAttention
 from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.epilogue.heads import LogSums
 from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
-from tilekit.kernels.attention.kernel import AttentionText, head_ring, head_sync, head_tile
+from tilekit.kernels.attention.kernel import AttentionText, OwnAttention, head_ring, head_sync, head_tile
 from tilekit.kernels.attention.sm_100a.config import ROWS, BlackwellAttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
@@ -38,8 +39,10 @@ _REGISTERS_OF_DEEP_TILES = 176, 80, 80
 _DEEP = 128
 
 
-def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target) -> AttentionText:
-    """Trace the kernel that `spec` and `config` describe.
+def trace(
+    spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target, own: OwnAttention | None = None
+) -> AttentionText:
+    """Trace the kernel that `spec` and `config` describe, with the caller's own components where they are given.
 
     Raises
     ------
@@ -48,11 +51,15 @@ def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target)
     """
     config.check(spec, target)
     plan = role_plan(target, config.tiles, spec)
-    w = Writer(spec.name, target=target, threads=plan.threads)
+    w = Writer(
+        spec.name if own is None else own.name, target=target, threads=plan.threads, profile_tiles=config.profile_tiles
+    )
     kernel = compose(w, spec, config, plan)
+    if own is not None:
+        kernel = own.change(w, kernel)
     kernel.trace(w)
     return AttentionText(
-        name=spec.name,
+        name=w.name,
         assembly=w.text(),
         parameters=tuple(w.parameters),
         schedule=kernel.scheduler.schedule,
@@ -60,6 +67,7 @@ def trace(spec: AttentionSpec, config: BlackwellAttentionConfig, target: Target)
         shared_bytes=w.shared.size,
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
+        profile=kernel.profiler,
         tensor=tuple(kernel.tensors.memory.regions),
     )
 
@@ -181,4 +189,5 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
         scheduler=scheduler,
         epilogue=epilogue,
         softcap=softcap,
+        profiler=TileProfiler.of(w, {"load": 1, "mma": 1, "softmax": config.tiles, "correction": 1}),
     )
