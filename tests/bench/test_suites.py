@@ -26,6 +26,7 @@ def test_the_suites_are_the_published_ones() -> None:
         "blockwise": 11,
         "conv2d": 55,
         "conv2d-fused": 24,
+        "conv2d-gradients": 20,
     }
     labels = {name: [case.label for case in suite.cases] for name, suite in SUITES.items()}
     assert [label.split("x")[0] for label in labels["squares-large"]] == ["4096", "6144", "8192", "12288", "16384"]

@@ -10,7 +10,7 @@ from typing import Final
 from tilekit.bench import random_layers, random_suite
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.grouped import GroupedWorkload
-from tilekit.bench.layers import FUSED_LAYERS, LAYERS
+from tilekit.bench.layers import FUSED_LAYERS, GRADIENTS, LAYERS
 from tilekit.bench.workload import MatmulWorkload, Workload
 from tilekit.dtypes import E4M3
 from tilekit.errors import ArgumentError
@@ -159,6 +159,7 @@ _ALL: Final = (
     Suite(
         "conv2d-fused", "some of them with bias and relu, and with a residual", FUSED_LAYERS, geomean=1.05, worst=0.95
     ),
+    Suite("conv2d-gradients", "gradients of images and filters of ten layers", GRADIENTS, geomean=1.0, worst=0.9),
 )
 
 SUITES: Final = {suite.name: suite for suite in _ALL}
