@@ -22,7 +22,7 @@ from tilekit.kernels.conv2d.problem import block_for, slice_for
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.conv2d.threads import ThreadSpec
 from tilekit.kernels.matmul.kernel import trace
-from tilekit.kernels.matmul.picker import candidates, ranked
+from tilekit.kernels.matmul.picker import candidates, estimate, pick, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target
@@ -223,3 +223,39 @@ def test_a_batched_matmul_has_a_bias_a_matrix() -> None:
         assert (tilekit.matmul(a, b, bias=bias[0], target=target) == product + bias[0]).all()
     with pytest.raises(tilekit.TilekitError, match=r"bias has shape \(2, 24\).*shape \(24,\) or \(3, 24\)"):
         tilekit.matmul(a, b, bias=bias[:2])
+
+
+@pytest.mark.parametrize(
+    ("layer", "buffers"),
+    [
+        ("32x28x28x128 512x1x1", 4),
+        ("32x56x56x64 256x1x1", 4),
+        ("32x7x7x512 2048x1x1", 4),
+        ("2x32x32x640 640x3x3 p1", 2),
+    ],
+)
+def test_a_residual_beside_few_k_blocks_is_loaded_further_ahead(layer: str, buffers: int) -> None:
+    """A ring of its own size, where the ring of operands has stages to spare; without a residual there is none."""
+    case = ConvWorkload.parse(layer)
+    for residual in (True, False):
+        fused = replace(case, bias=True, activation="relu", residual=residual)
+        problem = fused.arguments().problem
+        shape = {"m": problem.m, "n": problem.n, "k": problem.k, "read": problem.read}
+        config = pick(fused.spec, SM_90A, **shape)
+        assert isinstance(config, MatmulConfig)
+        assert config.output(fused.spec).residual_stages == (buffers if residual else config.output_buffers)
+
+
+def test_the_model_waits_for_a_residual() -> None:
+    """More of it on its way takes no longer, until stages are missing; without one the ring's size does not matter."""
+    layer = replace(ConvWorkload.parse("32x14x14x256 1024x1x1"), bias=True, residual=True)
+    shape = {"m": 6272, "n": 1024, "k": 256, "batches": 1, "sms": 132}
+    base = MatmulConfig(tile=(128, 128), cluster=(1, 1), schedule="pingpong", swap_ab=True)
+    two, four, eight = (
+        estimate(base.changed(residual_buffers=count), layer.spec, SM_90A, **shape).total for count in (None, 4, 8)
+    )
+    assert four < two < eight
+    upright = estimate(base.changed(residual_buffers=4, swap_ab=False), layer.spec, SM_90A, **shape).total
+    assert four < upright
+    plain = replace(layer, residual=False).spec
+    assert len({estimate(base.changed(residual_buffers=n), plain, SM_90A, **shape).total for n in (None, 4)}) == 1
