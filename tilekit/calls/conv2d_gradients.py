@@ -15,11 +15,12 @@ from typing import Any, TypedDict, Unpack
 from tilekit.annotations import checked_values, takes
 from tilekit.arrays import ArrayView, c_strides, new_arrays, require_same_place, resolve_stream
 from tilekit.calls.conv2d import conv2d
-from tilekit.calls.conv2d_products import images_product, is_product, weights_product
+from tilekit.calls.conv2d_products import images_product, is_product, weights_over_pixels, weights_product
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type
 from tilekit.kernels.conv2d.arguments import read_axes, read_groups, read_pixels
+from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.rearrange import Dimension, rearrange
 from tilekit.kernels.resolve import resolve_target
@@ -149,6 +150,10 @@ def conv2d_weight_gradient(
     found = call.new(w.shape)
     if is_product(call.axes, call.chip, (x_view, groups), (dy_view, groups)):
         weights_product((x, x_view), (dy, dy_view), found, groups, chip=call.chip, device=call.device, **call.how)
+        return call.images(found)
+    if goes_over_pixels(x_view, dy_view, call.axes, groups, call.chip):
+        where: dict[str, Any] = {"chip": call.chip, "device": call.device, "stream": call.stream}
+        weights_over_pixels(x_view, dy_view, found, call.axes, scale=call.scale, **where)
         return call.images(found)
     for group in range(groups):
         call.weight_part(x_view, dy_view, found, group)

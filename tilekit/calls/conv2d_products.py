@@ -1,7 +1,8 @@
-"""Gradients of convolutions whose filters are one place, without stride and padding: plain products of what is there.
+"""Gradients of convolutions that are products of what is there, without a copy.
 
-The result's gradient is a matrix of a row a pixel, as the images are; filters are one of a row a filter. Either way of
-reading them is one that the matmul takes, so nothing is copied. A product whose sum goes over all pixels is cut into
+The result's gradient is a matrix of a row a pixel; where filters are one place, without stride and padding, so are the
+images, and filters are one of a row a filter. Either way of reading them is one that the matmul takes. Of other filters
+the copy engine finds the images' pixels. A product whose sum goes over all pixels is cut into
 parts where it would keep but a few multiprocessors busy, and these are added by a small kernel.
 """
 
@@ -17,21 +18,15 @@ from tilekit.arrays import ArrayView, new_arrays, view_of
 from tilekit.calls.matmul import matmul
 from tilekit.dtypes import F32
 from tilekit.kernels.addition import add_parts
+from tilekit.kernels.conv2d.filter_gradient import FilterGradientArguments, parts_of
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.problem import one_pitch
+from tilekit.kernels.matmul.family import select
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 
-__all__ = ["images_product", "is_product", "weights_product"]
-
-TILE = 128
-"""Rows and columns of the tiles by which it is told how many multiprocessors have work."""
-
-FEWEST_PARTS = 6
-"""Of a sum, below which the matmul's own shares do."""
-
-SHORTEST_PART = 1024
-"""Pixels of a part: fewer take no longer to multiply than to add."""
+__all__ = ["images_product", "is_product", "weights_over_pixels", "weights_product"]
 
 
 def is_product(axes: Sequence[Axis], target: Target, *operands: tuple[ArrayView, int]) -> bool:
@@ -75,7 +70,8 @@ def weights_product(
     """Compute the filters' gradient: filters by pixels, times pixels by channels; as `images_product`."""
     pixels, out = prod(dy[1].shape[:3]), view_of(found)
     filters, channels = dy[1].shape[3] // groups, x[1].shape[3] // groups
-    parts = 1 if groups > 1 else parts_of(pixels, filters, channels, chip)
+    spec = MatmulSpec(a_dtype=dy[1].dtype, b_dtype=x[1].dtype, out_dtype=out.dtype, a_major="mn", b_major="mn")
+    parts = 1 if groups > 1 else parts_of(spec, chip, filters, channels, pixels)
     far = [_pitch(view) for view in (dy[1], x[1])]
     step = pixels // parts
     apart = [step * pitch for pitch in far] if groups == 1 else [filters, channels]
@@ -90,12 +86,31 @@ def weights_product(
     add_parts(sums, found, target=chip, device=device, stream=how["stream"])
 
 
-def parts_of(pixels: int, filters: int, channels: int, chip: Target) -> int:
-    """How many parts a sum over pixels is made in, all of as many pixels: one where there are tiles enough."""
-    tiles = -(-filters // TILE) * -(-channels // TILE)
-    most = min(chip.multiprocessors // tiles, pixels // SHORTEST_PART)
-    found = next((parts for parts in range(most, 0, -1) if pixels % parts == 0), 1)
-    return found if found >= FEWEST_PARTS else 1
+def weights_over_pixels(
+    x: ArrayView,
+    dy: ArrayView,
+    found: Any,
+    axes: Sequence[Axis],
+    *,
+    chip: Target,
+    device: Any,
+    stream: Any,
+    scale: Any,
+) -> None:
+    """Compute the filters' gradient as a product whose images the copy engine goes over; as `weights_product`."""
+    out = view_of(found)
+    size = (out.shape[0], prod(out.shape[1:]))
+    whole = replace(out, shape=size, strides=(size[1], 1))
+    one = FilterGradientArguments.over_pixels(x, dy, axes, whole, scale=scale, target=chip, device=device, result=found)
+    parts = parts_of(one.spec, chip, *size, one.problem.k, one.problem.read_b)
+    call, sums = one, found
+    if parts > 1:
+        sums = new_arrays(out, (parts, *size), F32)(stream)
+        more = {"target": chip, "device": device, "result": sums}
+        call = FilterGradientArguments.over_pixels(x, dy, axes, view_of(sums), scale=scale, **more)
+    select(call, None).kernel.plan(call)(stream)
+    if parts > 1:
+        add_parts(sums, found, target=chip, device=device, stream=stream)
 
 
 def _pitch(view: ArrayView) -> int:
