@@ -29,7 +29,7 @@ from tilekit.bench.entrants import Entrant, load_peers
 from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.matmul import ResultCheck
 from tilekit.errors import TilekitError
-from tilekit.kernels.matmul.picker import ranked
+from tilekit.kernels.matmul.picker import estimate, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig, Schedule
 from tilekit.targets import SM_90A
 
@@ -37,6 +37,13 @@ PEER = "cudnn"
 
 LEADERS = 12
 """Of the configs that the model likes best, those that are timed first."""
+
+
+def clocks_of(workload: ConvWorkload, config: MatmulConfig) -> float:
+    """The model's time of a launch on the whole chip."""
+    problem = workload.arguments().problem
+    shape = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches, "read": problem.read}
+    return estimate(config, workload.spec, SM_90A, **shape, sms=SM_90A.multiprocessors).total
 
 
 def rank(workload: ConvWorkload) -> list[Any]:
@@ -96,7 +103,7 @@ def sweep(
     """Measure the legal ones of configs, the picker's, and peers, quickest first."""
     spec, entries = workload.spec, rank(workload)
     picked = entries[0].config
-    clocks = {entry.config: entry.total for entry in entries}
+    clocks = [entry.total for entry in entries]
     found = [config for config in dict.fromkeys((picked, *configs)) if config.legal(SM_90A, spec)][:most]
     seeds = count()
     sets = max(2, -(-3 * machine.l2_bytes // workload.bytes))
@@ -127,9 +134,8 @@ def sweep(
         seconds = each / sets
         row = Row(str(name), None, seconds * 1e6, workload.bytes / seconds / 1e9)
         if isinstance(name, MatmulConfig):
-            plain = replace(name, output_buffers=2, residual_buffers=None)
-            modelled = clocks.get(name) or clocks.get(plain) or math.nan
-            place = 1 + sum(clock < modelled for clock in clocks.values())
+            modelled = clocks_of(workload, name)
+            place = 1 + sum(clock < modelled for clock in clocks)
             row = replace(row, fields=fields_of(name), picked=name == picked)
             row = replace(row, model_microseconds=modelled / CLOCK * 1e6, model_place=place)
             row = replace(row, config=f"{name}, {name.output_buffers}/{name.residual_buffers} buffers")
@@ -164,6 +170,7 @@ def _one_pass(plans: Sequence[Callable[[], Any]]) -> Replay:
 
 def main(
     layer: Annotated[list[str], typer.Option(help="NxHxWxC KxRxS, then s, p, d, g. Repeatable.")],
+    bias: Annotated[bool, typer.Option(help="With a bias and a relu.")] = False,
     residual: Annotated[bool, typer.Option(help="With a bias, a residual and a relu.")] = False,
     configs: Annotated[str, typer.Option(help=f"Which: {' or '.join(CONFIGS)}.")] = "spread",
     rounds: Annotated[int, typer.Option(help="Rounds over all configs.")] = 3,
@@ -182,8 +189,8 @@ def main(
             typer.echo("time is up")
             break
         workload = ConvWorkload.parse(text)
-        if residual:
-            workload = replace(workload, bias=True, activation="relu", residual=True)
+        if bias or residual:
+            workload = replace(workload, bias=True, activation="relu", residual=residual)
         own = [peer for peer in peers if peer.family == workload.family]
         rows = sweep(machine, workload, CONFIGS[configs](workload), own, rounds=rounds, most=most, turn=turn)
         name = f"{workload.label} {workload.kind}"

@@ -29,12 +29,13 @@ from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
-    "conv2d: reading a call": 368,
+    "conv2d: reading a call": 372,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: the loader of chips without such an engine": 108,
     "conv2d: its spec, reading a call, chips": 150,
-    "conv2d: gradients": 205,
+    "conv2d: gradients": 225,
+    "conv2d: gradients without copies": 305,
     "blockwise: payload and factors, spec, entry": 200,
     "blockwise: accumulators with factors, reads ahead": 166,
     "blockwise: values in the stages": 80,

@@ -19,6 +19,7 @@ from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.over_pixels import OverPixelsSpec
 from tilekit.kernels.matmul.family import build
 from tilekit.kernels.matmul.picker import candidates
+from tilekit.runtime import driver
 from tilekit.targets import SM_80, SM_90A, SM_100A, Target
 
 
@@ -75,7 +76,7 @@ class Case:
 def test_products_over_pixels_are_exact(seed: int) -> None:
     """Strides, padding, dilation, parts, tiles, clusters and shares drawn at random, in several orders of warps."""
     order = ("adversarial", "random", "fair")[seed % 3]
-    found, right = Case.drawn(seed).computed(seed=seed, schedule=order, multiprocessors=4 + seed % 5)
+    found, right = Case.drawn(seed).computed(seed=seed, schedule=order, multiprocessors=8 + seed % 5)
     np.testing.assert_array_equal(found, right)
 
 
@@ -83,7 +84,7 @@ def test_products_over_pixels_are_exact(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 180))
 def test_more_products_over_pixels_are_exact(seed: int) -> None:
     """The same generator."""
-    found, right = Case.drawn(seed).computed(seed=seed, schedule="adversarial", multiprocessors=4 + seed % 5)
+    found, right = Case.drawn(seed).computed(seed=seed, schedule="adversarial", multiprocessors=8 + seed % 5)
     np.testing.assert_array_equal(found, right)
 
 
@@ -135,3 +136,16 @@ def test_it_is_a_matmul_with_another_loader() -> None:
     kernel = build(spec, None, SM_90A)
     assert kernel.name == "conv2d_filter_gradient_bf16_bf16_bf16_mn"
     assert "MetLoader for TmaLoader of b" in kernel.explain()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(24))
+def test_products_over_pixels_on_the_gpu(seed: int) -> None:
+    """Larger images, with the config that is picked, in as many parts as the model finds quickest."""
+    if driver.why_unavailable() or driver.devices()[0].compute_capability != (9, 0):
+        pytest.skip("needs a GPU of capability 9.0")
+    rng = Random(f"over pixels on the GPU {seed}")
+    size, taps = rng.randint(8, 40), rng.choice((1, 2, 3, 5))
+    x = (2 ** rng.randint(0, 5), size, rng.randint(8, 40), 64 * rng.randint(1, 4))
+    ways = {"stride": (rng.choice((1, 2)),) * 2, "padding": (taps // 2,) * 2, "dilation": (1, 1), "groups": 1}
+    Gradients(seed, x, (8 * rng.randint(1, 40), taps, taps, x[3]), ways, np.float16).check("cuda")

@@ -15,7 +15,6 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.kernels.conv2d.images import corner, declare, images_of
-from tilekit.tile_io.payload_loader import PrefetchedCopies
 from tilekit.tile_io.tma import MAP_SWIZZLES, BoundTmaLoader, Box, TmaLoader, describing
 from tilekit.tiles.call import Call
 from tilekit.tiles.operand import OperandTile
@@ -63,15 +62,13 @@ class Im2colLoader(TmaLoader):
     """Loads an operand of a convolution: its rows are output pixels, or filters, which the engine finds by itself."""
 
     fragment = "load_im2col"
-    numbers: tuple[str, ...] = ()
-    """Of the call's images, beside those that all loaders declare."""
 
     def __init__(self, w: Writer, tile: OperandTile, **how: Any) -> None:
         super().__init__(w, tile, **how)
-        self.n = declare(w, tile, *self.numbers)
+        self.n = declare(w, tile)
 
-    def describe(self, call: Call) -> TensorMap:
-        """The im2col map of the call's images."""
+    def describe(self, call: Call, channels: int = 0, pixels: int = 0) -> TensorMap:
+        """The im2col map of the call's images; a copy has a slice's channels and a tile's pixels, or others."""
         images, tile = images_of(call, self.tile.name), self.tile
         with describing(images):
             return TensorMap.im2col(
@@ -81,19 +78,14 @@ class Im2colLoader(TmaLoader):
                 [pitch * images.dtype.bytes for pitch in reversed(images.pitches[:3])],
                 lower=(images.x.corners[0], images.y.corners[0]),
                 upper=(images.x.corners[1], images.y.corners[1]),
-                channels_per_pixel=self.column[0],
-                pixels_per_column=self.column[1],
+                channels_per_pixel=channels or tile.slice_k,
+                pixels_per_column=pixels or self.extent,
                 element_strides=(1, images.x.step, images.y.step, 1),
                 swizzle=MAP_SWIZZLES[tile.swizzle_bytes],
                 l2_promotion=self.l2_promotion,
             )
 
-    @property
-    def column(self) -> tuple[int, int]:
-        """Channels and pixels of a copy."""
-        return self.tile.slice_k, self.extent
-
-    def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
+    def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> Pixels:
         """The copies of the pixels from `row` on."""
         return Pixels(w, bound, row, batch, k)
 

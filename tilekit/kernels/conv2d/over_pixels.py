@@ -13,13 +13,15 @@ from typing import Any
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.kernels.conv2d.chips import OfImages
 from tilekit.kernels.conv2d.im2col import NOWHERE, Im2colLoader
-from tilekit.kernels.conv2d.images import Images, corner
+from tilekit.kernels.conv2d.images import Images, corner, images_of
 from tilekit.kernels.problem import MatmulProblem
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader, PrefetchedCopies
 from tilekit.tile_io.tma import BoundTmaLoader, Box
+from tilekit.tiles.call import Call
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -89,14 +91,17 @@ class OverPixelsSpec(OfImages):
 class MetLoader(Im2colLoader):
     """Loads the images of a filters' gradient: a row of a copy has the channels of a pixel that one place meets."""
 
-    numbers = ("part",)
+    def __init__(self, w: Writer, tile: OperandTile, **how: Any) -> None:
+        super().__init__(w, tile, **how)
+        self.n["part"] = w.parameter(f"{tile.name}_part", U32, lambda call: images_of(call, tile.name).number("part"))
 
-    @property
-    def column(self) -> tuple[int, int]:
-        """Channels and pixels of a copy."""
-        return self.tile.chunk, self.k_per_copy
+    def describe(self, call: Call, channels: int = 0, pixels: int = 0) -> TensorMap:
+        """The im2col map of the call's images: a copy has a chunk's channels, and as many pixels as a slice."""
+        return super().describe(call, channels or self.tile.chunk, pixels or self.k_per_copy)
 
-    def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
+    def copies(  # type: ignore[override]  # of other pixels at each k-block
+        self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand
+    ) -> PrefetchedCopies:
         """The copies of the channels and places from `row` on."""
         return Met(w, bound, row, batch)
 

@@ -95,10 +95,19 @@ def variants(config: KernelConfig, spec: MatmulSpec, target: Target) -> list[Ker
 
 
 def estimate(
-    config: KernelConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
+    config: KernelConfig,
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int,
+    sms: int,
+    read: float = 1.0,
 ) -> Estimate:
     """Model the time of one launch on `sms` multiprocessors."""
-    model, problem = _model(target), Extents(m, n, k, batches, sms)
+    model, problem = _model(target), Extents(m, n, k, batches, sms, read=read)
     found: Estimate = model.estimates(model.collect([config], spec), spec, target, problem).at(0)
     return found
 
