@@ -16,7 +16,6 @@ from tilekit.calls.conv2d_gradients import _remainders
 from tilekit.errors import ArgumentError
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.runtime import driver
-from tilekit.targets import SM_90A
 
 TYPES = (ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn)
 
@@ -174,13 +173,17 @@ def pointwise(seed: int) -> Gradients:
     return Gradients(seed, x, (filters, 1, 1, channels // groups), ways, TYPES[seed % 2])
 
 
+def _several(spec: Any, chip: Any, filters: int, channels: int, pixels: int) -> int:
+    """As many parts as divide the pixels, up to five."""
+    return max(parts for parts in range(1, 6) if pixels % parts == 0)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_filters_of_one_place_are_products_without_a_copy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No array is rearranged; a sum over pixels that is made in parts equals the whole one."""
     monkeypatch.setattr(conv2d_gradients, "rearrange", None)
     if seed % 3:
-        monkeypatch.setattr(conv2d_products, "SHORTEST_PART", 1)
-        monkeypatch.setattr(conv2d_products, "FEWEST_PARTS", 2)
+        monkeypatch.setattr(conv2d_products, "parts_of", _several)
     pointwise(seed).check(("sm_90a", "sm_100a", "sm_80")[seed % 3])
 
 
@@ -193,15 +196,6 @@ def test_pixels_that_lie_apart_are_products_too() -> None:
         found = tilekit.conv2d_weight_gradient(x, dy, (1, 1), out_dtype="f32")
         expected = np.einsum("npqk,npqc->kc", dy.astype(np.float64), x.astype(np.float64))
         np.testing.assert_array_equal(found[:, 0, 0], expected)
-
-
-@pytest.mark.parametrize(
-    ("pixels", "filters", "channels", "parts"),
-    [(100352, 64, 64, 98), (100352, 256, 64, 64), (1568, 2048, 512, 1), (25088, 512, 128, 16), (1021, 8, 8, 1)],
-)
-def test_parts_keep_the_chip_busy(pixels: int, filters: int, channels: int, parts: int) -> None:
-    """As many as there are multiprocessors for, of as many pixels each, and not of too few."""
-    assert conv2d_products.parts_of(pixels, filters, channels, SM_90A) == parts
 
 
 @pytest.mark.parametrize(("taps", "pad", "copies"), [(3, 1, 1), (3, 0, 1), (1, 1, 2)])
@@ -219,3 +213,20 @@ def test_a_gradient_of_all_pixels_is_written_where_it_belongs(
     found = tilekit.conv2d_input_gradient(dy, w, (5, 4), padding=pad, out_dtype="f32")
     np.testing.assert_array_equal(found, case.expected(*(each.astype(np.float64) for each in (x, w, dy)))[0])
     assert len(seen) == copies
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_filters_are_turned_as_they_are_loaded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a stride no array is rearranged where filters fill slices of K."""
+    monkeypatch.setattr(conv2d_gradients, "rearrange", None)
+    rng = Random(f"turned {seed}")
+    taps, apart = (rng.randint(1, 4), rng.randint(2, 4)), (rng.choice((1, 2)), 1)
+    pad = tuple(rng.randint(0, (count - 1) * step) for count, step in zip(taps, apart, strict=True))
+    ways = {"stride": (1, 1), "padding": pad, "dilation": apart, "groups": 1}
+    x = (rng.choice((1, 2)), rng.randint(8, 10), rng.randint(7, 10), 8 * rng.randint(1, 12))
+    case = Gradients(seed, x, (64 * rng.randint(1, 3), *taps, x[3]), ways, TYPES[seed % 2])
+    draws = np.random.default_rng(seed)
+    images, w, dy = (draws.integers(-2, 3, shape).astype(case.dtype) for shape in (case.x, case.w, case.result))
+    how = {"padding": pad, "dilation": apart, "out_dtype": "f32", "target": ("sm_90a", "sm_100a")[seed % 2]}
+    found = tilekit.conv2d_input_gradient(dy, w, x[1:3], **how)
+    np.testing.assert_array_equal(found, case.expected(*(each.astype(np.float64) for each in (images, w, dy)))[0])

@@ -13,15 +13,16 @@ from operator import index
 from typing import Any, TypedDict, Unpack
 
 from tilekit.annotations import checked_values, takes
-from tilekit.arrays import ArrayView, c_strides, new_arrays, require_same_place, resolve_stream
+from tilekit.arrays import ArrayView, c_strides, new_arrays, require_same_place, resolve_stream, view_of
 from tilekit.calls.conv2d import conv2d
-from tilekit.calls.conv2d_products import images_product, is_product, weights_over_pixels, weights_product
+from tilekit.calls.conv2d_products import images_product, is_product, launch, weights_over_pixels, weights_product
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type
 from tilekit.kernels.conv2d.arguments import read_axes, read_groups, read_pixels
 from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
+from tilekit.kernels.conv2d.turned import ImageGradientArguments, turns_filters
 from tilekit.kernels.rearrange import Dimension, rearrange
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import PlaceName, Target
@@ -73,8 +74,10 @@ def conv2d_input_gradient(
 
     Notes
     -----
-    Of 1x1 filters without stride and padding it is a plain product. Else filters are copied in another order. With a
-    stride there are as many convolutions as it has remainders, down times along, and each is copied to its pixels.
+    Of 1x1 filters without stride and padding it is a plain product. Without a stride it is one convolution; where there
+    are multiples of 64 filters, of multiples of 8 channels, they are turned as they are loaded (sm_90a, sm_100a), and
+    else copied in another order. With a stride there are as many convolutions as it has remainders, down times along,
+    each of copied filters, and each is copied to its pixels.
 
     Examples
     --------
@@ -189,6 +192,10 @@ class _Remainder:
         returned = axis.out + 2 * self.pad - self.apart * (self.taps - 1)
         return self.step == 1 and not self.skip and returned == axis.extent
 
+    def over(self, axis: Axis) -> Axis:
+        """How the filters that meet them go over the gradient of the result."""
+        return Axis(axis.name, axis.out, self.taps, pad=self.pad, apart=self.apart)
+
 
 def _remainders(axis: Axis) -> list[_Remainder]:
     """What pixels there are, by what they leave divided by the stride.
@@ -283,6 +290,14 @@ class _Call:
             zeros += [Dimension(along.count, 0, along.step * channels), Dimension(channels, 0, 1)]
             self.copied(self.like, found, zeros, 0, (down.first * width + along.first) * channels)
             return
+        whole = down.all_of(self.axes[0]) and along.all_of(self.axes[1])
+        if whole and turns_filters(w, self.groups, self.chip):
+            axes = [part.over(axis) for part, axis in zip((down, along), self.axes, strict=True)]
+            where: dict[str, Any] = {"target": self.chip, "device": self.device, "result": found}
+            call = ImageGradientArguments.turned(self.like, w, axes, view_of(found), scale=self.scale, **where)
+            if call is not None:
+                launch(call, self.stream)
+                return
         k, r, s, _ = w.strides
         filters, each = w.shape[0] // self.groups, channels // self.groups
         taps = (down.taps, along.taps)
@@ -302,7 +317,7 @@ class _Call:
         )
         how: dict[str, Any] = {"padding": (down.pad, along.pad), "dilation": (down.apart, along.apart)}
         how["groups"] = self.groups
-        if down.all_of(self.axes[0]) and along.all_of(self.axes[1]):
+        if whole:
             self.convolved(dy, turned, out=self.images(found), **how)
             return
         part = self.convolved(dy, turned, **how)

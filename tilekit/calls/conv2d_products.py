@@ -21,12 +21,13 @@ from tilekit.kernels.addition import add_parts
 from tilekit.kernels.conv2d.filter_gradient import FilterGradientArguments, parts_of
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.problem import one_pitch
+from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.family import select
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 
-__all__ = ["images_product", "is_product", "weights_over_pixels", "weights_product"]
+__all__ = ["images_product", "is_product", "launch", "weights_over_pixels", "weights_product"]
 
 
 def is_product(axes: Sequence[Axis], target: Target, *operands: tuple[ArrayView, int]) -> bool:
@@ -108,9 +109,14 @@ def weights_over_pixels(
         sums = new_arrays(out, (parts, *size), F32)(stream)
         more = {"target": chip, "device": device, "result": sums}
         call = FilterGradientArguments.over_pixels(x, dy, axes, view_of(sums), scale=scale, **more)
-    select(call, None).kernel.plan(call)(stream)
+    launch(call, stream)
     if parts > 1:
         add_parts(sums, found, target=chip, device=device, stream=stream)
+
+
+def launch(call: MatmulArguments, stream: Any) -> None:
+    """Launch the kernel that the model picks for a call."""
+    select(call, None).kernel.plan(call)(stream)
 
 
 def _pitch(view: ArrayView) -> int:
