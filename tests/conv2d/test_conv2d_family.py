@@ -260,3 +260,23 @@ def test_the_model_waits_for_a_residual() -> None:
     assert four < upright
     plain = replace(layer, residual=False).spec
     assert len({estimate(base.changed(residual_buffers=n), plain, SM_90A, **shape).total for n in (None, 4)}) == 1
+
+
+@pytest.mark.parametrize("layer", ["16x128x128x8 32x1x1", "32x56x56x24 144x1x1", "32x112x112x32 16x1x1"])
+def test_narrow_slices_are_shared_in_clusters(layer: str) -> None:
+    """All CTAs ask for the same few lines of narrow filters, which one of a cluster asks for."""
+    case = ConvWorkload.parse(layer)
+    problem = case.arguments().problem
+    config = pick(case.spec, SM_90A, m=problem.m, n=problem.n, k=problem.k, read=problem.read)
+    assert config.multicast[not config.swap_ab] > 1
+
+
+def test_values_of_columns_are_read_by_rows() -> None:
+    """With a bias a tile is turned round, where a value is a row's; without one, either way is as quick."""
+    case = ConvWorkload.parse("32x28x28x128 512x1x1")
+    shape = {"m": 25088, "n": 512, "k": 128, "batches": 1, "sms": 132}
+    tile = MatmulConfig(tile=(128, 128), cluster=(1, 1), schedule="pingpong")
+    for bias in (False, True):
+        spec = replace(case, bias=bias).spec
+        upright, turned = (estimate(tile.changed(swap_ab=swap), spec, SM_90A, **shape).total for swap in (False, True))
+        assert (upright > turned) is bias

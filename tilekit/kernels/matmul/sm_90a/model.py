@@ -17,6 +17,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
 from tilekit.tile_op.wgmma import ATOM_ROWS
+from tilekit.tiles.operand import SWIZZLE_BYTES
 
 # Most of the constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
@@ -68,6 +69,16 @@ STORE_BYTES_PER_CLOCK = 7
 
 IMAGE_STORE_BYTES_PER_CLOCK = 12
 """The same of convolutions, whose loads wait for the copy engine and not for L2 (seven layers, H200)."""
+
+NARROW_STORE_BYTES_PER_CLOCK = 16
+"""The same where rows of K are narrower than a line, so that they wait longer still (ten layers, H200)."""
+
+NARROW_ROW_CLOCKS = 30
+"""What a k-block takes for each row of the second operand that a CTA asks for by itself, where rows are so narrow.
+
+All CTAs ask for the same few lines at once: of 16x128x128x8 images 32 1x1 filters take 23.0 us, and 13.5 in pairs that
+share them; 24 channels to 144 18.4 and 14.1 (H200).
+"""
 
 RESIDUAL_CLOCKS = 1200
 """What a tile's epilogue waits for each time so many subtiles of a residual as can be on their way, but for the first.
@@ -508,6 +519,10 @@ class BlockClocks:
         least = np.maximum(least, c.gathered)
         limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
+        if _narrow(spec):
+            second, sharers = np.where(c.swapped, c.tile_m, c.tile_n), np.where(c.swapped, c.cluster_n, c.cluster_m)
+            asking = grids.active / SM_90A.multiprocessors
+            taken += NARROW_ROW_CLOCKS * second / sharers * c.k_group * asking
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.own_sums:  # a warpgroup's blocks of rows and their additions follow each other, unless two overlap
             blocks = np.where(c.accumulators + c.tile_n <= OVERLAPPED_REGISTERS, 1, 2 * c.accumulators / c.tile_n)
@@ -527,9 +542,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     c, block = configs, BlockClocks.of(configs, spec, grids)
     area = c.tile_m * c.tile_n
     output = area * spec.out_dtype.bytes / c.cluster_k * _store_cost(c, spec)
-    slow = IMAGE_STORE_BYTES_PER_CLOCK if spec.own_loaders else STORE_BYTES_PER_CLOCK
-    stores = output / (ADDED_STORE_BYTES_PER_CLOCK if spec.own_sums else slow)
-    stores = stores + _residual_waits(c, spec)
+    stores = output / _store_rate(spec) + _epilogue_waits(c, spec)
     peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     if not (spec.own_sums or spec.own_loaders or spec.groups):  # neither was seen with these
@@ -562,14 +575,28 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     return Estimates(total, lambda i: Estimate(c.each[i], *(column[i].item() for column in columns)))
 
 
-def _residual_waits(configs: HopperConfigs, spec: MatmulSpec) -> Array:
-    """Clocks that a tile's epilogue waits for a residual, with what columns' values take that are read beside it."""
-    c = configs
-    if not spec.loads_residual:
-        return np.zeros(len(c.each))
-    late = RESIDUAL_CLOCKS * np.maximum(c.pieces / c.residual_stages - RESIDUAL_SLACK, 0)
-    upright = spec.functions.loads & ~c.swapped
-    return np.asarray(late + np.where(upright, UPRIGHT_CLOCKS * c.pieces, 0))
+def _narrow(spec: MatmulSpec) -> bool:
+    """Whether rows of a slice of K are narrower than a line."""
+    return spec.own_loaders and min(spec.swizzles(swapped=False)) < SWIZZLE_BYTES
+
+
+def _store_rate(spec: MatmulSpec) -> float:
+    """Bytes that an SM's accumulators leave at, a clock, where another tile follows."""
+    if spec.own_sums:
+        return ADDED_STORE_BYTES_PER_CLOCK
+    if _narrow(spec):
+        return NARROW_STORE_BYTES_PER_CLOCK
+    return IMAGE_STORE_BYTES_PER_CLOCK if spec.own_loaders else STORE_BYTES_PER_CLOCK
+
+
+def _epilogue_waits(configs: HopperConfigs, spec: MatmulSpec) -> Array:
+    """Clocks that a tile's epilogue waits for a residual, and for values of columns, such as a bias."""
+    c, clocks = configs, np.zeros(len(configs.each))
+    if spec.loads_residual:
+        clocks += RESIDUAL_CLOCKS * np.maximum(c.pieces / c.residual_stages - RESIDUAL_SLACK, 0)
+    if spec.functions.loads and spec.store == "tma":
+        clocks += np.where(c.swapped, 0, UPRIGHT_CLOCKS * c.pieces)
+    return clocks
 
 
 def _store_cost(configs: HopperConfigs, spec: MatmulSpec) -> Array:
