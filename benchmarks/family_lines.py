@@ -33,6 +33,11 @@ PARTS: dict[str, tuple[Path, ...]] = {
         CONV2D / f"{name}.py" for name in ("copied_spec", "copied_problem", "copied_build", "chips")
     ),
     "conv2d: gradients": (ROOT / "tilekit" / "calls" / "conv2d_gradients.py",),
+    "conv2d: gradients without copies": (
+        ROOT / "tilekit" / "calls" / "conv2d_products.py",
+        ROOT / "tilekit" / "kernels" / "addition.py",
+        *(CONV2D / f"{name}.py" for name in ("over_pixels", "filter_gradient")),
+    ),
     "block_scaled: payload, op, spec, entry": (
         ROOT / "tilekit" / "tile_op" / "block_scaled.py",
         *(BLOCK_SCALED / f"{name}.py" for name in ("payload", "spec", "family")),

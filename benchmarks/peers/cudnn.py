@@ -1,9 +1,9 @@
 """cuDNN's convolutions and attention through torch.
 
 Convolutions are channels last, with the algorithm that `cudnn.benchmark` finds quickest. What is fused takes its fused
-graph, `cudnn_convolution_relu` and `cudnn_convolution_add_relu`; attention is torch's, held to cuDNN. These return new
-tensors, which are kept as long as a case lasts, so that each operand set has its own as tilekit's has, and copied only
-for the check.
+graph, `cudnn_convolution_relu` and `cudnn_convolution_add_relu`, and gradients `convolution_backward`; attention is
+torch's, held to cuDNN. These return new tensors, which are kept as long as a case lasts, so that each operand set has
+its own as tilekit's has, and copied only for the check.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tilekit.bench.attention import Masked
 from tilekit.bench.conv2d import Filtered, images
+from tilekit.bench.conv2d_gradients import Gradient
 from tilekit.bench.entrants import Entrant
 from tilekit.bench.machine import Machine
 from tilekit.errors import ArgumentError
@@ -47,9 +48,19 @@ def launch_fused(x: torch.Tensor, w: torch.Tensor, filtered: Filtered, out: torc
     _results[out.data_ptr()] = found
 
 
-def collect(x: torch.Tensor, w: torch.Tensor, filtered: Filtered, out: torch.Tensor) -> None:
-    """Copy the latest result to `out`."""
-    images(out).copy_(_results[out.data_ptr()])
+def launch_gradient(x: torch.Tensor, w: torch.Tensor, dy: torch.Tensor, gradient: Gradient, out: torch.Tensor) -> None:
+    """Enqueue the gradient of images or of filters."""
+    how, of_images = gradient.how, gradient.of == "images"
+    rest = how["stride"], how["padding"], how["dilation"], False, (0, 0), how["groups"]
+    found = torch.ops.aten.convolution_backward(
+        images(dy), images(x), images(w), None, *rest, (of_images, not of_images, False)
+    )
+    _results[out.data_ptr()] = found[0 if of_images else 1]
+
+
+def collect(*operands: Any) -> None:
+    """Copy the latest result to the output."""
+    images(operands[-1]).copy_(_results[operands[-1].data_ptr()])
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masked: Masked, out: torch.Tensor) -> None:
@@ -83,5 +94,6 @@ ENTRANTS = [
     Entrant("cuDNN", launch, "conv2d"),
     Entrant("cuDNN", launch_fused, "fused_conv2d", prepare=prepare, collect=collect),
     Entrant("cuDNN", attend, "attention", prepare=prepare, collect=collect_heads),
+    Entrant("cuDNN", launch_gradient, "conv2d_gradient", prepare=prepare, collect=collect),
 ]
 ABOUT = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 import tilekit
 from tests.bench.simulated import SimulatedMachine
 from tests.conv2d.convolutions import convolved
+from tilekit.bench import random_layers
 from tilekit.bench.conv2d import ConvWorkload
+from tilekit.bench.conv2d_gradients import GradientWorkload
 from tilekit.bench.entrants import Entrant, tilekit_entrants
-from tilekit.bench.layers import FUSED_LAYERS, LAYERS
+from tilekit.bench.layers import FUSED_LAYERS, GRADIENTS, LAYERS
 from tilekit.bench.matmul import ResultCheck, run
 from tilekit.bench.report import summaries
 from tilekit.bench.suites import SUITES, select
@@ -136,6 +139,61 @@ def test_a_fused_case_shows_what_is_fused() -> None:
     for order in ([worse, replace(found, suite="conv2d-fused")], [replace(found, suite="conv2d-fused"), worse]):
         (line,) = (line for line in summaries(order) if line.peer == "library")
         assert (line.worst, line.worst_case) == (0.4, f"{found.label} worse")
+
+
+@pytest.mark.parametrize("of", ["images", "filters"])
+@pytest.mark.parametrize("shape", [*SHAPES[:2], SHAPES[3]])
+def test_a_gradient_is_checked_and_timed(shape: str, of: Any) -> None:
+    """tilekit's entrant computes both gradients, which are collected; one that has an element wrong is found."""
+    types = {"a_dtype": F16, "b_dtype": F16, "out_dtype": F16}
+    case = GradientWorkload(ConvWorkload.parse(shape, ConvWorkload((1, 1, 1, 8), (8, 1, 1), **types)), of)
+    machine = SimulatedMachine()
+    machine.l2_bytes = 1
+    (ours,) = (entrant for entrant in tilekit_entrants(machine) if entrant.family == case.family)
+    sets = [case.operand_set(machine, itertools.count(turn)) for turn in (0, 9)]
+    check = ResultCheck(case, machine, sets)
+
+    def collect(*operands: Any, spoil: float = 0.0) -> None:
+        ours.collect(*operands)
+        operands[-1][0, 0, 0, 0] += spoil
+
+    def work() -> None:
+        for operands in sets:
+            ours.launch(*operands)
+
+    assert check(work, collect) <= case.error_limit
+    assert check(work, partial(collect, spoil=40)) > case.error_limit
+
+
+def test_gradients_are_of_layers() -> None:
+    """Ten of the list, each with both gradients, with strides and without, of 1x1 filters too."""
+    assert {case.label for case in GRADIENTS} < {layer.label for layer in LAYERS}
+    assert [case.of for case in GRADIENTS] == ["images", "filters"] * 10
+    assert {case.layer.filters[1] for case in GRADIENTS} == {1, 3}
+    assert {case.layer.stride[0] for case in GRADIENTS} == {1, 2}
+    assert {case.kind for case in GRADIENTS} == {"bf16→bf16 of images", "bf16→bf16 of filters"}
+
+
+def test_layers_are_drawn() -> None:
+    """A seed has its layers, fewer are the beginning of more; kinds have about their parts, and all are legal."""
+    assert random_layers.draw(3, 20) == random_layers.draw(3, 40)[:20]
+    assert [case.workload for case in select(["conv2d-random"], 5, seed=3)] == random_layers.draw(3, 5)
+    assert len(select(["conv2d-random"])) == random_layers.CASES
+    found = random_layers.draw(1, 600)
+    parts = {
+        "1x1": (sum(layer.filters[1:] == (1, 1) for layer in found), 0.4),
+        "3x3": (sum(layer.filters[1:] == (3, 3) for layer in found), 0.4),
+        "f16": (sum(layer.a_dtype is F16 for layer in found), 1 / 3),
+        "fused": (sum(layer.bias for layer in found), 0.25),
+        "residual": (sum(layer.residual for layer in found), 0.125),
+        "groups": (sum(layer.groups > 1 for layer in found), 1 / 12),
+        "stems": (sum(layer.x[3] < 8 for layer in found), 1 / 16),
+    }
+    assert {name: count for name, (count, part) in parts.items() if abs(count / 600 - part) > 0.06} == {}
+    assert max(layer.bytes for layer in found) <= random_layers.MOST_BYTES
+    assert {layer.dilation for layer in found} == {(1, 1), (2, 2)}
+    with pytest.raises(ArgumentError, match=r"random or conv2d-random alone"):
+        select(["conv2d-random", "conv2d"])
 
 
 def test_fused_layers_are_layers() -> None:

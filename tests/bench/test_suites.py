@@ -28,6 +28,7 @@ def test_the_suites_are_the_published_ones() -> None:
         "conv2d-fused": 24,
         "attention": 14,
         "attention-decode": 8,
+        "conv2d-gradients": 20,
     }
     labels = {name: [case.label for case in suite.cases] for name, suite in SUITES.items()}
     assert [label.split("x")[0] for label in labels["squares-large"]] == ["4096", "6144", "8192", "12288", "16384"]

@@ -22,19 +22,20 @@ from tilekit.kernels.conv2d.problem import block_for, slice_for
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.conv2d.threads import ThreadSpec
 from tilekit.kernels.matmul.kernel import trace
-from tilekit.kernels.matmul.picker import candidates, ranked
+from tilekit.kernels.matmul.picker import candidates, estimate, pick, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
-    "conv2d: reading a call": 368,
+    "conv2d: reading a call": 372,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: the loader of chips without such an engine": 108,
     "conv2d: its spec, reading a call, chips": 150,
-    "conv2d: gradients": 205,
+    "conv2d: gradients": 225,
+    "conv2d: gradients without copies": 305,
     "blockwise: payload and factors, spec, entry": 200,
     "blockwise: accumulators with factors, reads ahead": 166,
     "blockwise: values in the stages": 80,
@@ -234,3 +235,59 @@ def test_a_batched_matmul_has_a_bias_a_matrix() -> None:
         assert (tilekit.matmul(a, b, bias=bias[0], target=target) == product + bias[0]).all()
     with pytest.raises(tilekit.TilekitError, match=r"bias has shape \(2, 24\).*shape \(24,\) or \(3, 24\)"):
         tilekit.matmul(a, b, bias=bias[:2])
+
+
+@pytest.mark.parametrize(
+    ("layer", "buffers"),
+    [
+        ("32x28x28x128 512x1x1", 4),
+        ("32x56x56x64 256x1x1", 4),
+        ("32x7x7x512 2048x1x1", 4),
+        ("2x32x32x640 640x3x3 p1", 2),
+    ],
+)
+def test_a_residual_beside_few_k_blocks_is_loaded_further_ahead(layer: str, buffers: int) -> None:
+    """A ring of its own size, where the ring of operands has stages to spare; without a residual there is none."""
+    case = ConvWorkload.parse(layer)
+    for residual in (True, False):
+        fused = replace(case, bias=True, activation="relu", residual=residual)
+        problem = fused.arguments().problem
+        shape = {"m": problem.m, "n": problem.n, "k": problem.k, "read": problem.read}
+        config = pick(fused.spec, SM_90A, **shape)
+        assert isinstance(config, MatmulConfig)
+        assert config.output(fused.spec).residual_stages == (buffers if residual else config.output_buffers)
+
+
+def test_the_model_waits_for_a_residual() -> None:
+    """More of it on its way takes no longer, until stages are missing; without one the ring's size does not matter."""
+    layer = replace(ConvWorkload.parse("32x14x14x256 1024x1x1"), bias=True, residual=True)
+    shape = {"m": 6272, "n": 1024, "k": 256, "batches": 1, "sms": 132}
+    base = MatmulConfig(tile=(128, 128), cluster=(1, 1), schedule="pingpong", swap_ab=True)
+    two, four, eight = (
+        estimate(base.changed(residual_buffers=count), layer.spec, SM_90A, **shape).total for count in (None, 4, 8)
+    )
+    assert four < two < eight
+    upright = estimate(base.changed(residual_buffers=4, swap_ab=False), layer.spec, SM_90A, **shape).total
+    assert four < upright
+    plain = replace(layer, residual=False).spec
+    assert len({estimate(base.changed(residual_buffers=n), plain, SM_90A, **shape).total for n in (None, 4)}) == 1
+
+
+@pytest.mark.parametrize("layer", ["16x128x128x8 32x1x1", "32x56x56x24 144x1x1", "32x112x112x32 16x1x1"])
+def test_narrow_slices_are_shared_in_clusters(layer: str) -> None:
+    """All CTAs ask for the same few lines of narrow filters, which one of a cluster asks for."""
+    case = ConvWorkload.parse(layer)
+    problem = case.arguments().problem
+    config = pick(case.spec, SM_90A, m=problem.m, n=problem.n, k=problem.k, read=problem.read)
+    assert config.multicast[not config.swap_ab] > 1
+
+
+def test_values_of_columns_are_read_by_rows() -> None:
+    """With a bias a tile is turned round, where a value is a row's; without one, either way is as quick."""
+    case = ConvWorkload.parse("32x28x28x128 512x1x1")
+    shape = {"m": 25088, "n": 512, "k": 128, "batches": 1, "sms": 132}
+    tile = MatmulConfig(tile=(128, 128), cluster=(1, 1), schedule="pingpong")
+    for bias in (False, True):
+        spec = replace(case, bias=bias).spec
+        upright, turned = (estimate(tile.changed(swap_ab=swap), spec, SM_90A, **shape).total for swap in (False, True))
+        assert (upright > turned) is bias

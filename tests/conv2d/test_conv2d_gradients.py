@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tilekit
+from tilekit.calls import conv2d_gradients, conv2d_products
 from tilekit.calls.conv2d_gradients import _remainders
 from tilekit.errors import ArgumentError
 from tilekit.kernels.conv2d.images import Axis
@@ -160,3 +161,72 @@ def test_layouts_and_types_are_the_convolutions() -> None:
     assert tilekit.conv2d_input_gradient(dy, w, (4, 4)).dtype == np.float16
     x = np.ones((2, 4, 4, 8), ml_dtypes.bfloat16)
     assert tilekit.conv2d_weight_gradient(x, dy.astype(ml_dtypes.bfloat16), (1, 1)).dtype == ml_dtypes.bfloat16
+
+
+def pointwise(seed: int) -> Gradients:
+    """A case of 1x1 filters that go from pixel to pixel."""
+    rng = Random(f"pointwise {seed}")
+    groups = rng.choice((1, 1, 2))
+    channels, filters = (groups * rng.choice((8, 16, 24, 72)) for _ in range(2))
+    x = (rng.choice((1, 2, 3)), rng.randint(1, 9), rng.randint(1, 9), channels)
+    ways = {"stride": (1, 1), "padding": (0, 0), "dilation": (rng.choice((1, 2)),) * 2, "groups": groups}
+    return Gradients(seed, x, (filters, 1, 1, channels // groups), ways, TYPES[seed % 2])
+
+
+def _several(spec: Any, chip: Any, filters: int, channels: int, pixels: int) -> int:
+    """As many parts as divide the pixels, up to five."""
+    return max(parts for parts in range(1, 6) if pixels % parts == 0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_filters_of_one_place_are_products_without_a_copy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No array is rearranged; a sum over pixels that is made in parts equals the whole one."""
+    monkeypatch.setattr(conv2d_gradients, "rearrange", None)
+    if seed % 3:
+        monkeypatch.setattr(conv2d_products, "parts_of", _several)
+    pointwise(seed).check(("sm_90a", "sm_100a", "sm_80")[seed % 3])
+
+
+def test_pixels_that_lie_apart_are_products_too() -> None:
+    """Channels of wider images, and lines that do not follow each other, which are copied."""
+    rng = np.random.default_rng(0)
+    wide = rng.integers(-2, 3, (2, 5, 6, 48)).astype(np.float16)
+    dy = rng.integers(-2, 3, (2, 5, 6, 16)).astype(np.float16)
+    for x in (wide[..., 16:40], np.concatenate([wide, wide], 2)[:, :, :6, :24]):
+        found = tilekit.conv2d_weight_gradient(x, dy, (1, 1), out_dtype="f32")
+        expected = np.einsum("npqk,npqc->kc", dy.astype(np.float64), x.astype(np.float64))
+        np.testing.assert_array_equal(found[:, 0, 0], expected)
+
+
+@pytest.mark.parametrize(("taps", "pad", "copies"), [(3, 1, 1), (3, 0, 1), (1, 1, 2)])
+def test_a_gradient_of_all_pixels_is_written_where_it_belongs(
+    taps: int, pad: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a stride filters alone are rearranged, unless the convolution returns more than there is."""
+    seen = []
+    rearrange = conv2d_gradients.rearrange
+    monkeypatch.setattr(conv2d_gradients, "rearrange", lambda *a, **k: (seen.append(a), rearrange(*a, **k)))
+    ways = {"stride": (1, 1), "padding": (pad, pad), "dilation": (1, 1), "groups": 1}
+    case = Gradients(0, (1, 5, 4, 8), (8, taps, taps, 8), ways, np.float16)
+    rng = np.random.default_rng(0)
+    x, w, dy = (rng.integers(-2, 3, shape).astype(np.float16) for shape in (case.x, case.w, case.result))
+    found = tilekit.conv2d_input_gradient(dy, w, (5, 4), padding=pad, out_dtype="f32")
+    np.testing.assert_array_equal(found, case.expected(*(each.astype(np.float64) for each in (x, w, dy)))[0])
+    assert len(seen) == copies
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_filters_are_turned_as_they_are_loaded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a stride no array is rearranged where filters fill slices of K."""
+    monkeypatch.setattr(conv2d_gradients, "rearrange", None)
+    rng = Random(f"turned {seed}")
+    taps, apart = (rng.randint(1, 4), rng.randint(2, 4)), (rng.choice((1, 2)), 1)
+    pad = tuple(rng.randint(0, (count - 1) * step) for count, step in zip(taps, apart, strict=True))
+    ways = {"stride": (1, 1), "padding": pad, "dilation": apart, "groups": 1}
+    x = (rng.choice((1, 2)), rng.randint(8, 10), rng.randint(7, 10), 8 * rng.randint(1, 12))
+    case = Gradients(seed, x, (64 * rng.randint(1, 3), *taps, x[3]), ways, TYPES[seed % 2])
+    draws = np.random.default_rng(seed)
+    images, w, dy = (draws.integers(-2, 3, shape).astype(case.dtype) for shape in (case.x, case.w, case.result))
+    how = {"padding": pad, "dilation": apart, "out_dtype": "f32", "target": ("sm_90a", "sm_100a")[seed % 2]}
+    found = tilekit.conv2d_input_gradient(dy, w, x[1:3], **how)
+    np.testing.assert_array_equal(found, case.expected(*(each.astype(np.float64) for each in (images, w, dy)))[0])

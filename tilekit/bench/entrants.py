@@ -12,6 +12,7 @@ from typing import Any, Final
 from tilekit.bench.attention import Masked
 from tilekit.bench.blockwise import ScaledGroups, Scales
 from tilekit.bench.conv2d import Filtered, images
+from tilekit.bench.conv2d_gradients import Gradient
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
 from tilekit.bench.workload import Fused
@@ -95,6 +96,21 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
     def attention(q: Any, k: Any, v: Any, masked: Masked, out: Any) -> None:
         tilekit.attention(q, k, v, out=out, **masked.keywords)
 
+    gradients: dict[int, Any] = {}
+
+    def conv2d_gradient(x: Any, w: Any, dy: Any, gradient: Gradient, out: Any) -> None:
+        if gradient.of == "images":
+            found = tilekit.conv2d_input_gradient(images(dy), images(w), x.shape[1:3], **gradient.how)
+        else:
+            found = tilekit.conv2d_weight_gradient(images(x), images(dy), w.shape[1:3], **gradient.how)
+        gradients[id(out)] = found
+
+    def collect_gradient(*operands: Any) -> None:
+        images(operands[-1])[...] = gradients[id(operands[-1])]
+
+    def forget(machine: Machine, sets: Sequence[tuple[Any, ...]]) -> None:
+        gradients.clear()
+
     return [
         Entrant(OURS, matmul),
         Entrant(OURS, fused_matmul, "fused_matmul"),
@@ -102,6 +118,7 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         Entrant(OURS, conv2d, "conv2d"),
         Entrant(OURS, fused_conv2d, "fused_conv2d"),
         Entrant(f"{OURS}, nothing fused", conv2d, "fused_conv2d", part=True),
+        Entrant(OURS, conv2d_gradient, "conv2d_gradient", prepare=forget, collect=collect_gradient),
         Entrant(OURS, blockwise, "blockwise"),
         Entrant(OURS, grouped_blockwise, "grouped_blockwise"),
         Entrant(OURS, attention, "attention"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilekit.bench.conv2d import ConvWorkload
+from tilekit.bench.conv2d_gradients import GradientWorkload
 
 _RESNET50: Final = (
     "32x224x224x3 64x7x7 s2 p3",
@@ -47,6 +48,13 @@ _FUSED: Final = (
 )
 """Of these networks: the middle and the last of each bottleneck, and blocks of the UNet and the decoder."""
 
+_TRAINED: Final = (
+    *("32x56x56x64 64x3x3 p1", "32x28x28x128 128x3x3 p1", "32x14x14x256 256x3x3 p1", "32x7x7x512 512x3x3 p1"),
+    *("32x28x28x256 256x3x3 s2 p1", "32x56x56x64 256x1x1", "32x28x28x512 128x1x1", "32x14x14x1024 256x1x1"),
+    *("2x64x64x320 320x3x3 p1", "2x32x32x640 640x3x3 p1"),
+)
+"""Of ResNet-50 and the UNet: 3x3 filters without and with a stride, and 1x1 ones."""
+
 LAYERS: Final = tuple(map(ConvWorkload.parse, (*_RESNET50, *_UNET, *_VAE_DECODER, *_CONVNEXT)))
 """All of them, bf16 in and out."""
 
@@ -56,3 +64,8 @@ FUSED_LAYERS: Final = tuple(
     for residual in (False, True)
 )
 """With a bias and a relu behind, and with what a block goes around by added before it."""
+
+GRADIENTS: Final = tuple(
+    GradientWorkload(ConvWorkload.parse(shape), of) for shape in _TRAINED for of in ("images", "filters")
+)
+"""Both gradients of each."""

@@ -11,7 +11,7 @@ from tilekit.bench.entrants import OURS
 from tilekit.bench.host import HostTimes
 from tilekit.bench.matmul import Case, Result
 from tilekit.bench.record import Record
-from tilekit.bench.suites import SUITES
+from tilekit.bench.suites import DRAWN, SUITES
 
 __all__ = ["Summary", "host_markdown", "summaries", "to_markdown"]
 
@@ -127,7 +127,7 @@ def _class_tables(cases: Sequence[Case]) -> list[str]:
     return [
         f"{suite or 'shapes'}, by class:\n\n{table}"
         for suite, (count, table) in tables.items()
-        if count > 1 or (count and suite == random_suite.NAME)
+        if count > 1 or (count and suite in DRAWN)
     ]
 
 
@@ -142,7 +142,7 @@ def _class_table(cases: Sequence[Case], suite: str) -> tuple[int, str]:
         return 0, ""
     ordered = sorted(classes.items(), key=lambda entry: _geometric_mean([ratio for ratio, _ in entry[1]]))
     own = SUITES.get(suite)
-    numbers = random_suite.AIMS if suite == random_suite.NAME else () if own is None else (own.geomean, own.worst)
+    numbers = DRAWN[suite].AIMS if suite in DRAWN else () if own is None else (own.geomean, own.worst)
     aims = f"aim: {', '.join(f'{aim:.2f}' for aim in numbers)}" if numbers else ""
     ordered.append((("all", "", aims), [pair for pairs in classes.values() for pair in pairs]))
     rows = []

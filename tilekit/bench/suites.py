@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tilekit.bench import random_suite
+from tilekit.bench import random_layers, random_suite
 from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.grouped import GroupedWorkload
-from tilekit.bench.layers import FUSED_LAYERS, LAYERS
+from tilekit.bench.layers import FUSED_LAYERS, GRADIENTS, LAYERS
 from tilekit.bench.workload import MatmulWorkload, Workload
 from tilekit.dtypes import E4M3
 from tilekit.errors import ArgumentError
 
-__all__ = ["SUITES", "Suite", "SuiteCase", "select"]
+__all__ = ["DRAWN", "SUITES", "Suite", "SuiteCase", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +195,14 @@ _ALL: Final = (
         geomean=1.1,
         worst=1.0,
     ),
+    Suite("conv2d-gradients", "gradients of images and filters of ten layers", GRADIENTS, geomean=1.0, worst=0.9),
 )
 
 SUITES: Final = {suite.name: suite for suite in _ALL}
 """The suites by name, in the order in which tables show them."""
+
+DRAWN: Final = {drawn.NAME: drawn for drawn in (random_suite, random_layers)}
+"""Those that are drawn at random, which each stand alone."""
 
 
 def select(
@@ -213,13 +217,13 @@ def select(
     Parameters
     ----------
     names : sequence of str
-        Suites, or ``"all"`` of the fixed ones; or ``"random"``, which stands alone.
+        Suites, or ``"all"`` of the fixed ones; or one of `DRAWN`, which stands alone.
     sample : int, optional
         How many cases, spread over the suites by their size, one of each at least where that many are asked for.
     part : tuple of int, optional
         ``(1, 4)`` for the first of four parts.
     seed : int, optional
-        Of the cases of ``"random"``.
+        Of the cases that are drawn.
 
     Raises
     ------
@@ -228,13 +232,14 @@ def select(
     """
     if sample is not None and sample < 1:
         raise ArgumentError.of("--sample", sample, legal="a number of cases from 1 on", nearest=1, code="TK-BENCH-003")
-    if set(names) == {random_suite.NAME}:
-        drawn = random_suite.draw(seed, random_suite.CASES if sample is None else sample)
-        return _part([SuiteCase(random_suite.NAME, workload) for workload in drawn], part)
+    if len(set(names)) == 1 and names[0] in DRAWN:
+        drawn = DRAWN[names[0]]
+        cases = drawn.draw(seed, drawn.CASES if sample is None else sample)
+        return _part([SuiteCase(drawn.NAME, workload) for workload in cases], part)
     wanted = []
     for name in names:
         if name != "all" and name not in SUITES:
-            legal = f"{', '.join(SUITES)} or all; or {random_suite.NAME} alone"
+            legal = f"{', '.join(SUITES)} or all; or {' or '.join(DRAWN)} alone"
             raise ArgumentError.of("--suite", name, legal=legal, nearest=_nearest(name), code="TK-BENCH-003")
         wanted += list(SUITES) if name == "all" else [name]
     suites = [suite for name, suite in SUITES.items() if name in wanted]

@@ -1,4 +1,4 @@
-"""Gradients of `tilekit.conv2d`, each a convolution of rearranged arrays.
+"""Gradients of `tilekit.conv2d`: plain products where filters are one place, else convolutions of rearranged arrays.
 
 That of the images is a convolution of the result's gradient with filters turned round, their two channel dimensions
 exchanged: one for each remainder of the stride, with the places of the filter that meet it. That of the filters is one
@@ -13,13 +13,16 @@ from operator import index
 from typing import Any, TypedDict, Unpack
 
 from tilekit.annotations import checked_values, takes
-from tilekit.arrays import ArrayView, c_strides, new_arrays, require_same_place, resolve_stream
+from tilekit.arrays import ArrayView, c_strides, new_arrays, require_same_place, resolve_stream, view_of
 from tilekit.calls.conv2d import conv2d
+from tilekit.calls.conv2d_products import images_product, is_product, launch, weights_over_pixels, weights_product
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type
 from tilekit.kernels.conv2d.arguments import read_axes, read_groups, read_pixels
+from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
+from tilekit.kernels.conv2d.turned import ImageGradientArguments, turns_filters
 from tilekit.kernels.rearrange import Dimension, rearrange
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import PlaceName, Target
@@ -71,8 +74,10 @@ def conv2d_input_gradient(
 
     Notes
     -----
-    Filters are copied in another order. With a stride there are as many convolutions as it has remainders, down times
-    along, and each is copied to its pixels.
+    Of 1x1 filters without stride and padding it is a plain product. Without a stride it is one convolution; where there
+    are multiples of 64 filters, of multiples of 8 channels, they are turned as they are loaded (sm_90a, sm_100a), and
+    else copied in another order. With a stride there are as many convolutions as it has remainders, down times along,
+    each of copied filters, and each is copied to its pixels.
 
     Examples
     --------
@@ -87,6 +92,9 @@ def conv2d_input_gradient(
     x = in_c_order(dy_view, (dy_view.shape[0], *pair, w_view.shape[3] * groups), dy_view.dtype)
     call = _Call.read(x, w_view, dy_view, given, ("w", w_view), stream)
     found = call.new((x.shape[0], *pair, x.shape[3]))
+    if is_product(call.axes, call.chip, (dy_view, groups), (w_view, 1)):
+        images_product((dy, dy_view), (w, w_view), found, groups, **call.how)
+        return call.images(found)
     for down in _remainders(call.axes[0]):
         for along in _remainders(call.axes[1]):
             call.input_part(dy, w_view, found, down, along)
@@ -124,9 +132,10 @@ def conv2d_weight_gradient(
 
     Notes
     -----
-    Images and `dy` are copied with the batch behind the pixels, filled up to whole 16 bytes: a batch of a few images
-    multiplies more zeros than numbers. There is one convolution a group. Images of more than 128 pixels along or down
-    are beyond the copy engine's boxes, and threads load them.
+    Of 1x1 filters without stride and padding it is a plain product, whose sum over pixels may be made in parts and
+    added. Else images and `dy` are copied with the batch behind the pixels, filled up to whole 16 bytes: a batch of a
+    few images multiplies more zeros than numbers. There is one convolution a group. Images of more than 128 pixels
+    along or down are beyond the copy engine's boxes, and threads load them.
 
     Examples
     --------
@@ -142,6 +151,13 @@ def conv2d_weight_gradient(
     w = in_c_order(x_view, (dy_view.shape[3], *pair, each), x_view.dtype)
     call = _Call.read(x_view, w, dy_view, given, ("x", x_view), stream)
     found = call.new(w.shape)
+    if is_product(call.axes, call.chip, (x_view, groups), (dy_view, groups)):
+        weights_product((x, x_view), (dy, dy_view), found, groups, chip=call.chip, device=call.device, **call.how)
+        return call.images(found)
+    if goes_over_pixels(x_view, dy_view, call.axes, groups, call.chip):
+        where: dict[str, Any] = {"chip": call.chip, "device": call.device, "stream": call.stream}
+        weights_over_pixels(x_view, dy_view, found, call.axes, scale=call.scale, **where)
+        return call.images(found)
     for group in range(groups):
         call.weight_part(x_view, dy_view, found, group)
     return call.images(found)
@@ -170,6 +186,15 @@ class _Remainder:
     apart: int = 1
     pad: int = 0
     skip: int = 0
+
+    def all_of(self, axis: Axis) -> bool:
+        """Whether these are all pixels there are, and the convolution returns them alone."""
+        returned = axis.out + 2 * self.pad - self.apart * (self.taps - 1)
+        return self.step == 1 and not self.skip and returned == axis.extent
+
+    def over(self, axis: Axis) -> Axis:
+        """How the filters that meet them go over the gradient of the result."""
+        return Axis(axis.name, axis.out, self.taps, pad=self.pad, apart=self.apart)
 
 
 def _remainders(axis: Axis) -> list[_Remainder]:
@@ -242,10 +267,14 @@ class _Call:
         """The array as `conv2d` takes and returns it: of torch with its channels second."""
         return array.permute(0, 3, 1, 2) if self.like.library == "torch" else array
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """What a convolution or a product is called with beside its arrays."""
+        return {"stream": self.stream, "target": self.place, "scale": self.scale}
+
     def convolved(self, x: Any, w: Any, **how: Any) -> Any:
         """The convolution of arrays with their channels last."""
-        own = {"stream": self.stream, "target": self.place, "out_dtype": self.dtype, "scale": self.scale}
-        return conv2d(x, self.images(w), **own, **how)
+        return conv2d(x, self.images(w), out_dtype=self.dtype, **self.how, **how)
 
     def copied(self, source: ArrayView, out: Any, dimensions: list[Dimension], read: int, write: int = 0) -> None:
         """Copy elements, from one of each array on."""
@@ -261,6 +290,14 @@ class _Call:
             zeros += [Dimension(along.count, 0, along.step * channels), Dimension(channels, 0, 1)]
             self.copied(self.like, found, zeros, 0, (down.first * width + along.first) * channels)
             return
+        whole = down.all_of(self.axes[0]) and along.all_of(self.axes[1])
+        if whole and turns_filters(w, self.groups, self.chip):
+            axes = [part.over(axis) for part, axis in zip((down, along), self.axes, strict=True)]
+            where: dict[str, Any] = {"target": self.chip, "device": self.device, "result": found}
+            call = ImageGradientArguments.turned(self.like, w, axes, view_of(found), scale=self.scale, **where)
+            if call is not None:
+                launch(call, self.stream)
+                return
         k, r, s, _ = w.strides
         filters, each = w.shape[0] // self.groups, channels // self.groups
         taps = (down.taps, along.taps)
@@ -278,7 +315,11 @@ class _Call:
             ],
             down.tap * r + along.tap * s,
         )
-        how = {"padding": (down.pad, along.pad), "dilation": (down.apart, along.apart), "groups": self.groups}
+        how: dict[str, Any] = {"padding": (down.pad, along.pad), "dilation": (down.apart, along.apart)}
+        how["groups"] = self.groups
+        if whole:
+            self.convolved(dy, turned, out=self.images(found), **how)
+            return
         part = self.convolved(dy, turned, **how)
         view = read_pixels(part, "dx")
         image, line, pixel, _ = view.strides

@@ -45,11 +45,12 @@ def bench(
             metavar="NAME",
             help="Time a fixed list of cases instead of shapes, of whatever families: squares-large, squares-small, "
             "decode, prefill-small, prefill, odd, fp8, grouped, conv2d, attention, attention-decode, or all; several "
-            "with commas. Or random: cases drawn by --seed.",
+            "with commas. Or random, or conv2d-random: cases drawn by --seed.",
         ),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(metavar="N", help="Of the suites, the same N cases each time; of random, N cases.")
+        int | None,
+        typer.Option(metavar="N", help="Of the suites, the same N cases each time; of what is drawn, N cases."),
     ] = None,
     part: Annotated[str | None, typer.Option(metavar="I/N", help="Of the suites' cases, part I of N.")] = None,
     shape: Annotated[
@@ -85,7 +86,7 @@ def bench(
         str | None, typer.Option(help="quick or thorough. Default: quick for suites, thorough for shapes.")
     ] = None,
     host: Annotated[bool, typer.Option("--host", help="Measure what a call costs the CPU instead.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the generated operands, and of the cases of random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the generated operands, and of the cases that are drawn.")] = 0,
     json_file: Annotated[Path | None, typer.Option(help="File for everything that was measured.")] = None,
     markdown_file: Annotated[
         Path | None, typer.Option("--markdown-file", "--markdown", help="File for the tables.")
@@ -185,16 +186,15 @@ def _run_suites(
     seed: int,
     json_file: Path | None,
 ) -> Record:
-    from tilekit.bench import random_suite
     from tilekit.bench.machine import require_machine
     from tilekit.bench.record import Record, facts
     from tilekit.bench.session import gather, measure_suite
-    from tilekit.bench.suites import select
+    from tilekit.bench.suites import DRAWN, select
 
     chosen = select(names, sample, workloads.part_of(part), seed)
     machine = require_machine()
     record = Record({**facts(machine), "pace": pace.name})
-    if {case.suite for case in chosen} == {random_suite.NAME}:
+    if {case.suite for case in chosen} <= DRAWN.keys():
         record.about["seed"] = str(seed)
     entrants = gather(machine, peers, record)
 

@@ -37,6 +37,11 @@ class MatmulProblem:
         return 1.0
 
     @property
+    def read_b(self) -> float:
+        """The part of B that lies in memory once."""
+        return 1.0
+
+    @property
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result."""
         return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)

@@ -218,11 +218,11 @@ class BoundTmaLoader:
         self._multicast = multicast
         self._base = w.shared_base + stages.offset
         self.first_row: Operand = 0
-        self._first_k: Operand | None = None
+        self.first_k: Operand | None = None
         self._policy = w.constant(U64, loader.policy) if loader.policy is not None else None
         if multicast is not None and loader.divides_chunks:
             self._base = self._base + multicast.slice * (loader.k_per_copy * loader.tile.row_bytes)
-            self._first_k = multicast.slice * loader.k_per_copy
+            self.first_k = multicast.slice * loader.k_per_copy
         elif multicast is not None:
             self._base = self._base + multicast.slice * loader.tile.offset_of(loader.extent)
             self.first_row = multicast.slice * loader.extent
@@ -260,7 +260,7 @@ class BoundTmaLoader:
     def boxes(self, row: Value, k: Operand, batch: Operand) -> Iterator[Box]:
         """The slice, the first row and the corner of each box of this CTA's part."""
         loader, tile = self.loader, self.loader.tile
-        k = k if self._first_k is None else self._first_k + k
+        k = k if self.first_k is None else self.first_k + k
         for part in range(tile.slices):
             here = k + part * tile.slice_k
             for first in range(0, loader.extent, loader.rows_per_copy):

@@ -31,7 +31,7 @@ class AttentionPlatform:
     default
         The best of them for a spec, a target and so many queries.
     trace
-        What makes a kernel of a spec, a config, a target, and somebody's own components or None.
+        What makes a kernel of a spec, a config, a target, and the caller's own components or None.
     candidates
         Legal configs for a spec, a target and so many queries, the best known first.
     variants

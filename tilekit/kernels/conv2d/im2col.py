@@ -67,19 +67,19 @@ class Im2colLoader(TmaLoader):
         super().__init__(w, tile, **how)
         self.n = declare(w, tile)
 
-    def describe(self, call: Call) -> TensorMap:
-        """The im2col map of the call's images."""
+    def describe(self, call: Call, channels: int = 0, pixels: int = 0) -> TensorMap:
+        """The im2col map of the call's images; a copy has a slice's channels and a tile's pixels, or others."""
         images, tile = images_of(call, self.tile.name), self.tile
         with describing(images):
             return TensorMap.im2col(
                 call.address(tile.name),
                 images.dtype.tensor_map,
-                (images.channels * call.batches, images.x.extent, images.y.extent, images.count),
+                (images.depth, images.x.extent, images.y.extent, images.count),
                 [pitch * images.dtype.bytes for pitch in reversed(images.pitches[:3])],
                 lower=(images.x.corners[0], images.y.corners[0]),
                 upper=(images.x.corners[1], images.y.corners[1]),
-                channels_per_pixel=tile.slice_k,
-                pixels_per_column=self.extent,
+                channels_per_pixel=channels or tile.slice_k,
+                pixels_per_column=pixels or self.extent,
                 element_strides=(1, images.x.step, images.y.step, 1),
                 swizzle=MAP_SWIZZLES[tile.swizzle_bytes],
                 l2_promotion=self.l2_promotion,

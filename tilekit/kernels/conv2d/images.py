@@ -90,6 +90,11 @@ class Images(Matrix):
     channels: int
     pitches: Pitches
 
+    @property
+    def depth(self) -> int:
+        """Channels of a pixel, those of all groups."""
+        return self.channels * self.batches
+
     def number(self, name: str) -> int:
         """A number as a kernel counts it: ``count``, ``channels``, ``step_y`` of an axis, ``line_pitch`` and so on."""
         field, _, of = name.rpartition("_")

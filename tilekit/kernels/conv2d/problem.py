@@ -69,7 +69,7 @@ class ConvProblem(MatmulProblem):
 def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: int) -> MatmulProblem:
     """Describe operands with channels last; a plain product where each output pixel is made of one pixel."""
     (count, *taps, channels), size = w.shape, w.dtype.bytes
-    pitches, pitch = (_pitches(x), _pitches(w)), one_pitch(x)
+    pitches, pitch = (pitches_of(x), pitches_of(w)), one_pitch(x)
     numbers = [[v.address, *(pitch * size for pitch in of)] for v, of in zip((x, w), pitches, strict=True)]
     filters, channel_bytes = (Axis("", taps[0], taps[0]), Axis("", taps[1], taps[1])), channels * size
     flat, filter_bytes = pitches[1][1:3] == (taps[1] * channels, channels), pitches[1].image * size
@@ -145,7 +145,7 @@ def one_pitch(view: ArrayView) -> int | None:
     return view.shape[3] if pitch is None else pitch
 
 
-def _pitches(view: ArrayView) -> Pitches:
+def pitches_of(view: ArrayView) -> Pitches:
     """Elements from image, line and pixel to the next; where there is but one, as if packed, in whole 16 bytes."""
     (count, height, width, channels), unit = view.shape, TMA_ALIGNMENT // view.dtype.bytes
     pixel = view.strides[2] if width > 1 else -(-channels // unit) * unit

@@ -140,12 +140,12 @@ class Grids:
         batches: int,
         resident: Array,
         groups: int = 0,
-        read: float = 1.0,
+        read: tuple[float, float] = (1.0, 1.0),
     ) -> Grids:
         """Lay the tiles of each config over a problem; the chip holds `resident` CTAs of each at once.
 
         Of `groups` of rows, which are only known on the device, what is expected: that few are large and many small.
-        `read` is the part of A that comes from DRAM: elements that several rows have come from L2.
+        `read` is the part of A, and of B, that comes from DRAM: elements that several rows have come from L2.
         """
         c = configs
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
@@ -198,7 +198,7 @@ class Grids:
             requests.append((1 + crossing) * LINE_BYTES / width)
             aligned = pitch % SECTOR_BYTES == 0  # else rows begin anywhere, whatever the tile
             off_sector.append(mn_major & aligned & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
-        parts = np.where(c.swapped, 1, read), np.where(c.swapped, read, 1)
+        parts = np.where(c.swapped, *read[::-1]), np.where(c.swapped, *read)
         fetched = along_m * parts[0] * _fetches(columns)
         fetched = fetched + along_n * parts[1] * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(

@@ -30,7 +30,7 @@ def select(
     if config is None and tuned is not None and arguments.a.device != "cpu":
         config = tuned(spec, target, gpu_name(arguments.a.device), **shape, call=arguments)
     if config is None:
-        config = picked(spec, target, **shape, read=problem.read)
+        config = picked(spec, target, **shape, read=problem.read, read_b=problem.read_b)
     return Selection(compiled(spec, config, target, kind), arguments)
 
 

@@ -81,6 +81,8 @@ class OutputPlan:
         CTAs of a cluster that share a tile's sum.
     tile
         Rows and columns of a CTA's tile.
+    residual_buffers
+        Subtiles of a residual in flight of each warpgroup; None: as many as `buffers`.
     staged
         Whether tiles may leave through shared memory and the copy engine, where the spec's store is ``"tma"``.
     """
@@ -92,6 +94,7 @@ class OutputPlan:
     transposed: bool
     cluster_k: int = 1
     tile: tuple[int, int] = (0, 0)
+    residual_buffers: int | None = None
     staged: bool = True
 
     @property
@@ -99,6 +102,11 @@ class OutputPlan:
         """Whether threads store the output from registers."""
         own = self.spec.components.epilogue is not None
         return own or not self.staged or self.spec.store == "direct"
+
+    @property
+    def residual_stages(self) -> int:
+        """Stages of a residual's ring."""
+        return self.buffers if self.residual_buffers is None else self.residual_buffers
 
     @property
     def stored(self) -> AccumulatorLayout:
@@ -122,7 +130,8 @@ class OutputPlan:
         subtiles = self.subtiles
         if subtiles is not None:
             if self.spec.loads_residual:
-                found += SourceRing.declared(subtiles, name="residual", warpgroups=self.warpgroups, stages=self.buffers)
+                stages = self.residual_stages
+                found += SourceRing.declared(subtiles, name="residual", warpgroups=self.warpgroups, stages=stages)
             found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
         if self.cluster_k > 1:
             found += DsmemReduction.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
@@ -201,7 +210,7 @@ class OutputPlan:
                     name="residual",
                     matrix="c",
                     dtype=spec.functions.residual,
-                    stages=self.buffers,
+                    stages=self.residual_stages,
                     loads=loads,
                     reads=stores,
                     batched=spec.batched,

@@ -30,8 +30,9 @@ class Extents:
         Multiprocessors; None: the target's.
     groups
         Groups of rows, with `m` rows in all; 0 where there are none.
-    read
-        The part of A that lies in memory once: of images, whose pixels are part of several rows, less than 1.
+    read, read_b
+        The part of A, and of B, that lies in memory once: of images, whose pixels are part of several rows, less than
+        1.
     """
 
     m: int
@@ -41,6 +42,7 @@ class Extents:
     sms: int | None = None
     groups: int = 0
     read: float = 1.0
+    read_b: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,7 @@ class _Model(engine.Model):
         sms = problem.sms or target.multiprocessors
         shape = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches, "groups": problem.groups}
         resident = np.maximum(self.chip.resident(collected, sms), 1)
-        grids = Grids.of(collected, spec, **shape, resident=resident, read=problem.read)
+        grids = Grids.of(collected, spec, **shape, resident=resident, read=(problem.read, problem.read_b))
         usable = np.flatnonzero((collected.size <= sms) & ((grids.kept > 0) | (collected.stream_k == 0)))
         return replace(self.chip.estimates(collected, spec, grids), usable=usable)
 
@@ -93,10 +95,19 @@ def variants(config: KernelConfig, spec: MatmulSpec, target: Target) -> list[Ker
 
 
 def estimate(
-    config: KernelConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
+    config: KernelConfig,
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int,
+    sms: int,
+    read: float = 1.0,
 ) -> Estimate:
     """Model the time of one launch on `sms` multiprocessors."""
-    model, problem = _model(target), Extents(m, n, k, batches, sms)
+    model, problem = _model(target), Extents(m, n, k, batches, sms, read=read)
     found: Estimate = model.estimates(model.collect([config], spec), spec, target, problem).at(0)
     return found
 
@@ -112,6 +123,7 @@ def ranked(
     sms: int | None = None,
     groups: int = 0,
     read: float = 1.0,
+    read_b: float = 1.0,
     tuning: bool = False,
 ) -> list[Estimate]:
     """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first.
@@ -124,7 +136,9 @@ def ranked(
         ``TK-MM-004`` for operands that no matrix instruction of the target reads.
     """
     spec.check(target)
-    return engine.ranked(_model(target), spec, target, Extents(m, n, k, batches, sms, groups, read), tuning=tuning)
+    return engine.ranked(
+        _model(target), spec, target, Extents(m, n, k, batches, sms, groups, read, read_b), tuning=tuning
+    )
 
 
 def closest(
@@ -158,6 +172,13 @@ def closest(
     return found
 
 
+def quickest(spec: MatmulSpec, target: Target, problem: Extents) -> Estimate:
+    """The estimate of the best candidate."""
+    spec.check(target)
+    found: Estimate = engine.estimates(_model(target), spec, target, problem).best()
+    return found
+
+
 def pick(
     spec: MatmulSpec,
     target: Target,
@@ -169,11 +190,14 @@ def pick(
     sms: int | None = None,
     groups: int = 0,
     read: float = 1.0,
+    read_b: float = 1.0,
 ) -> KernelConfig:
     """The best candidate by the model; for `groups` of `m` rows in all, the one that is expected to be."""
     spec.check(target)
     fixed = platform(target).model.FOR_GROUPS
     if groups and fixed is not None:
         return fixed if fixed.legal(target, spec) else platform(target).model.default(spec)
-    found: KernelConfig = engine.pick(_model(target), spec, target, Extents(m, n, k, batches, sms, groups, read))
+    found: KernelConfig = engine.pick(
+        _model(target), spec, target, Extents(m, n, k, batches, sms, groups, read, read_b)
+    )
     return found

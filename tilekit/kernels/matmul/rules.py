@@ -158,6 +158,16 @@ def slice_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator
             )
 
 
+def found_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Tiles of what the copy engine looks for along K begin at copies: a copy has channels of one place."""
+    finds = spec.finds[:: -1 if config.swap_ab else 1]
+    for tile, found in zip(config.operands(spec), finds, strict=True):
+        if found and tile.major == "mn" and tile.rows % tile.chunk:
+            rows, columns = config.tile
+            text = f"tile {rows}x{columns}: {tile.name.upper()} is copied in whole {tile.chunk} channels of a place"
+            yield Violation(f"copies of places of {tile.name.upper()}", "tile", text)
+
+
 def shared_memory_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """The stages fit beside everything else in shared memory."""
     budget, least = config.stage_budget(chip, spec), config.least_stages

@@ -17,6 +17,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
 from tilekit.tile_op.wgmma import ATOM_ROWS
+from tilekit.tiles.operand import SWIZZLE_BYTES
 
 # Most of the constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
@@ -65,6 +66,32 @@ COPIED = 2
 
 STORE_BYTES_PER_CLOCK = 7
 """How fast an SM's accumulators leave where another tile follows."""
+
+IMAGE_STORE_BYTES_PER_CLOCK = 12
+"""The same of convolutions, whose loads wait for the copy engine and not for L2 (seven layers, H200)."""
+
+NARROW_STORE_BYTES_PER_CLOCK = 16
+"""The same where rows of K are narrower than a line, so that they wait longer still (ten layers, H200)."""
+
+NARROW_ROW_CLOCKS = 30
+"""What a k-block takes for each row of the second operand that a CTA asks for by itself, where rows are so narrow.
+
+All CTAs ask for the same few lines at once: of 16x128x128x8 images 32 1x1 filters take 23.0 us, and 13.5 in pairs that
+share them; 24 channels to 144 18.4 and 14.1 (H200).
+"""
+
+RESIDUAL_CLOCKS = 1200
+"""What a tile's epilogue waits for each time so many subtiles of a residual as can be on their way, but for the first.
+
+Of 32x14x14x256 images 1024 1x1 filters with a residual take 12.6 us with two subtiles on their way and 11.2 with four;
+32x56x56x64 with 64 3x3 ones 25.0 and 22.8 (H200).
+"""
+
+RESIDUAL_SLACK = 0.5
+"""How many times as many it does not wait for: they come while the tile is multiplied."""
+
+UPRIGHT_CLOCKS = 130
+"""What a subtile of an upright tile takes longer than of one that is turned round, where a bias is a value a row."""
 
 LAST_STORE_BYTES_PER_CLOCK = 19.5
 """How fast they leave where none follows."""
@@ -253,6 +280,10 @@ def _fitting(spec: MatmulSpec, config: MatmulConfig) -> MatmulConfig:
     return replace(config, in_flight=0, k_group=1) if spec.promoted else config
 
 
+RESIDUAL_BUFFERS = 4
+"""Subtiles of a residual on their way, a warpgroup, where a k-block less in the ring does not cost more: with two an SM
+waits for each pair, with eight the ring is too short (17.5, 20.5 and 19.2 us: 32x28x28x128, 512 1x1 filters, H200)."""
+
 AHEAD = 2
 """K-blocks of the weights that a CTA brings into L2 while the kernel before this one ends.
 
@@ -275,7 +306,14 @@ LARGEST_MANY_SHARED_TILE = 64 * 128
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Every legal candidate for `spec` on `target`."""
-    return _legal(_every(CANDIDATES, spec), spec, target)
+    return _legal(_every(_bases(spec), spec), spec, target)
+
+
+def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
+    """The candidates' tiles; with a residual first those that have more of it on their way, then the same without."""
+    if not spec.loads_residual:
+        return CANDIDATES
+    return *(replace(base, residual_buffers=RESIDUAL_BUFFERS) for base in CANDIDATES), *CANDIDATES
 
 
 @lru_cache(maxsize=64)
@@ -299,6 +337,7 @@ def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[Ma
     changes: list[dict[str, Any]] = [{"prefetch": blocks} for blocks in (0, AHEAD, 4)]
     changes += [{"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
     changes += [{"l2_stream": "a"}, {"l2_stream": "b"}, {"raster_group": 8}, {"raster_group": 16}]
+    changes += [{"residual_buffers": count} for count in (None, RESIDUAL_BUFFERS) if spec.loads_residual]
     found = dict.fromkeys(replace(config, **change) for change in changes)
     return tuple(v for v in found if v != config and v.legal(target, spec))
 
@@ -358,6 +397,8 @@ class HopperConfigs(Configs):
         Of the ring.
     drained
         Whether each k-block's instructions are waited for.
+    pieces, residual_stages
+        Subtiles of a warpgroup's part of a tile, and those of a residual on their way.
     factors
         That a thread chooses or reads for the sums of 64 rows of a k-block.
     """
@@ -372,6 +413,8 @@ class HopperConfigs(Configs):
     gathered: Array
     stages: Array
     drained: Array
+    pieces: Array
+    residual_stages: Array
     factors: Array
 
 
@@ -392,10 +435,18 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         ],
         "drained": [config.in_flight == 0 for config in configs],
         "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
+        "pieces": [_pieces(config, spec) for config in configs],
+        "residual_stages": [config.output(spec).residual_stages for config in configs],
         "factors": [spec.factors(config.tile[1], swapped=config.swap_ab) for config in configs],
     }
     own = {name: np.array(column) for name, column in values.items()}
     return HopperConfigs(tuple(configs), **Configs.fields(configs, spec), **own)
+
+
+def _pieces(config: MatmulConfig, spec: MatmulSpec) -> int:
+    """Subtiles of a warpgroup's part of a tile."""
+    subtiles = config.output(spec).subtiles
+    return 1 if subtiles is None else subtiles.layout.blocks * len(subtiles.cuts)
 
 
 def _finding_clocks(config: MatmulConfig, spec: MatmulSpec) -> float:
@@ -468,6 +519,10 @@ class BlockClocks:
         least = np.maximum(least, c.gathered)
         limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
+        if _narrow(spec):
+            second, sharers = np.where(c.swapped, c.tile_m, c.tile_n), np.where(c.swapped, c.cluster_n, c.cluster_m)
+            asking = grids.active / SM_90A.multiprocessors
+            taken += NARROW_ROW_CLOCKS * second / sharers * c.k_group * asking
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.own_sums:  # a warpgroup's blocks of rows and their additions follow each other, unless two overlap
             blocks = np.where(c.accumulators + c.tile_n <= OVERLAPPED_REGISTERS, 1, 2 * c.accumulators / c.tile_n)
@@ -487,7 +542,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     c, block = configs, BlockClocks.of(configs, spec, grids)
     area = c.tile_m * c.tile_n
     output = area * spec.out_dtype.bytes / c.cluster_k * _store_cost(c, spec)
-    stores = output / (ADDED_STORE_BYTES_PER_CLOCK if spec.own_sums else STORE_BYTES_PER_CLOCK)
+    stores = output / _store_rate(spec) + _epilogue_waits(c, spec)
     peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     if not (spec.own_sums or spec.own_loaders or spec.groups):  # neither was seen with these
@@ -495,7 +550,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
         wave = wave * np.where(c.consumers_per_tile >= 3, THIRD_COST, 1)
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
     wave = np.where(c.pingpong, in_turn, wave)
-    waited = grids.k_blocks * np.maximum(c.gathered - block.tensor, 0)  # the ring fills while a tile is stored
+    ready = np.where(c.gathered > block.tensor, grids.k_blocks, np.minimum(grids.k_blocks, c.stages))
+    waited = ready * np.maximum(block.taken - block.tensor, 0)  # the ring fills while a tile is stored
     between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, np.maximum(stores - waited, 0))
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
@@ -517,6 +573,30 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
     columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
     return Estimates(total, lambda i: Estimate(c.each[i], *(column[i].item() for column in columns)))
+
+
+def _narrow(spec: MatmulSpec) -> bool:
+    """Whether rows of a slice of K are narrower than a line."""
+    return spec.own_loaders and min(spec.swizzles(swapped=False)) < SWIZZLE_BYTES
+
+
+def _store_rate(spec: MatmulSpec) -> float:
+    """Bytes that an SM's accumulators leave at, a clock, where another tile follows."""
+    if spec.own_sums:
+        return ADDED_STORE_BYTES_PER_CLOCK
+    if _narrow(spec):
+        return NARROW_STORE_BYTES_PER_CLOCK
+    return IMAGE_STORE_BYTES_PER_CLOCK if spec.own_loaders else STORE_BYTES_PER_CLOCK
+
+
+def _epilogue_waits(configs: HopperConfigs, spec: MatmulSpec) -> Array:
+    """Clocks that a tile's epilogue waits for a residual, and for values of columns, such as a bias."""
+    c, clocks = configs, np.zeros(len(configs.each))
+    if spec.loads_residual:
+        clocks += RESIDUAL_CLOCKS * np.maximum(c.pieces / c.residual_stages - RESIDUAL_SLACK, 0)
+    if spec.functions.loads and spec.store == "tma":
+        clocks += np.where(c.swapped, 0, UPRIGHT_CLOCKS * c.pieces)
+    return clocks
 
 
 def _store_cost(configs: HopperConfigs, spec: MatmulSpec) -> Array:

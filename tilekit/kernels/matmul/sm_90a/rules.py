@@ -19,6 +19,7 @@ from tilekit.kernels.matmul.rules import (
     cluster_rule,
     common_values,
     copies_rule,
+    found_rule,
     grouped_rule,
     own_rule,
     profile_rule,
@@ -104,6 +105,7 @@ ptxas 13.0.88 refuses n = 208 too, and takes 200.
 """
 
 CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
+RESIDUAL_BUFFERS = Choice("residual_buffers", (None, *OUTPUT_BUFFERS.values), f"None, or {OUTPUT_BUFFERS.words}")
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
 L2_STREAM = Choice("l2_stream", (None, "a", "b"), "None, 'a' or 'b'")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
@@ -321,10 +323,20 @@ RULES = RuleBook(
     phases=(
         (
             *(CONSUMERS, SCHEDULE, _pingpong, CLUSTER_K, _cluster_k, STREAM_K, _stream_k, cluster_rule, SWAP_AB),
-            *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
+            *(
+                K_GROUP,
+                OUTPUT_BUFFERS,
+                RESIDUAL_BUFFERS,
+                IN_FLIGHT,
+                PREFETCH,
+                SPLIT_K,
+                RASTER_ORDER,
+                raster_rule,
+                L2_PROMOTION,
+            ),
             *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile, _whole, whole_rule),
         ),
-        (slice_rule, copies_rule, _prefetch, _rows_behind_a, written_rule, own_rule),
+        (slice_rule, found_rule, copies_rule, _prefetch, _rows_behind_a, written_rule, own_rule),
         (_registers, shared_memory_rule),
     ),
     values=_values,
