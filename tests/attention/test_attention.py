@@ -114,6 +114,16 @@ def test_ctas_that_take_several_tiles_get_each_right(seed: int, own_output: bool
     check(case, config=config, seed=seed, multiprocessors=3)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads"), [(5, 5), (9, 3)])
+def test_the_last_section_of_heads_may_be_smaller(
+    heads: int, kv_heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles in sections of two heads of keys, of which the last has fewer: each tile is computed, at its place."""
+    monkeypatch.setattr("tilekit.tile_schedule.heads.L2_BYTES", 2 * 200 * 2 * 64 * 2)
+    config = tilekit.AttentionConfig(warpgroups=1, keys=64)
+    check(Case(1, 200, 200, heads, kv_heads, 64, 64, "bf16", {"causal": True}), config=config, multiprocessors=3)
+
+
 @pytest.mark.parametrize("warpgroups", [1, 2, 3])
 @pytest.mark.parametrize("turns", [True, False])
 def test_warpgroups_with_and_without_turns(warpgroups: int, turns: bool) -> None:
