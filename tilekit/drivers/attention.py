@@ -7,6 +7,7 @@ these, the threads weigh the new scores. Warpgroups take turns at issuing, so th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilekit.assembly.fit import check_components
@@ -163,22 +164,36 @@ class _Warpgroup:
             self._add(self.values.wait())
         w.ptx.wgmma.wait(pending=1)
         self.keys.release()
-        factors = self._weigh(tile, end=False, right=right, left=left)
-        self.softmax.pin(w, self.pinned, self.never)
-        w.ptx.wgmma.wait(pending=0)
-        self.values.release()
+        factors = self._weigh(tile, end=False, right=right, left=left, halfway=self._take_sums)
         self.weighted.pack(w, self.weights, self.fresh)
         self.softmax.rescale(self.sums, factors)
+
+    def _take_sums(self, weight: Value) -> None:
+        """Wait for the product with the values, amid the next block's weights.
+
+        From here on these can be packed where those of the block before were, and the values' stage is loaded again.
+        """
+        self.softmax.pin(self.w, weight, self.pinned, self.never)
+        self.w.ptx.wgmma.wait(pending=0)
+        self.values.release()
 
     def _add(self, values: Stage) -> None:
         self.weighted.multiply(self.w, self.sums, self.weights, values, accumulate=self.accumulate)
         self.accumulate.assign(True)
 
-    def _weigh(self, tile: HeadTile, *, end: bool, right: bool, left: bool) -> list[Value]:
+    def _weigh(
+        self,
+        tile: HeadTile,
+        *,
+        end: bool,
+        right: bool,
+        left: bool,
+        halfway: Callable[[Value], None] | None = None,
+    ) -> list[Value]:
         cap = self.driver.softcap
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
         if masks:
             scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
-        self.fresh, factors = self.softmax.weigh(scores, masked=masks)
+        self.fresh, factors = self.softmax.weigh(scores, masked=masks, halfway=halfway)
         return factors
