@@ -61,14 +61,15 @@ class TileClaims:
             w.ptx.mbarrier.arrive(bar=self._full.at(w, place.stage), active=always)
             place.advance()
             there = index < count
-            # Asked for ahead of the tile's loads, so that the answer is here when they have been started.
+            yield index
+            # Asked for when the tile's last loads have been started, whose blocks are worked at when the answer comes;
+            # earlier, and a CTA would hold a tile for which another has time.
             with w.when(there):
                 taken = w.isa.memory.count_gpu(address=self.counter, value=1)
                 following.assign(taken + w.cta_count())
                 with w.when(taken == count - 1):
                     w.isa.memory.acquire_gpu()  # every other CTA has counted before
                     w.isa.memory.store_global_b32(address=self.counter, value=0)
-            yield index
             again = index < count
             index.assign(following)
             turn.again = again
