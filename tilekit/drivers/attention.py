@@ -193,7 +193,14 @@ class _Warpgroup:
         cap = self.driver.softcap
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
-        if masks:
+        if end and self.driver.range.right is None and self.driver.range.left is None:
+            with self.w.when(self.range.partial(self.w, self.block)):
+                masked = self.range.masked(
+                    self.w, scores, row=tile.row, block=self.block, end=True, right=False, left=False
+                )
+                for score, seen in zip(scores, masked, strict=True):
+                    score.assign(seen)
+        elif masks:
             scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
         self.fresh, factors = self.softmax.weigh(scores, masked=masks, halfway=halfway)
         return factors
