@@ -3,6 +3,8 @@
 A warpgroup has 64 queries of the tile. It goes through the blocks of keys from the last to the first, and issues the
 product of the next block's scores ahead of that of this block's weights with the values: while the tensor core does
 these, the threads weigh the new scores. Warpgroups take turns at issuing, so that one weighs while another multiplies.
+Where there is room for a second tile of queries, its first scores are multiplied while the sums of the one before are
+stored.
 """
 
 from __future__ import annotations
@@ -91,6 +93,11 @@ class Attention:
         w.wait_for_prerequisites()
         trace_roles(w, warp, match_bodies(self.warps.roles, {"load": self._load, "mma": self._attend}, {}))
 
+    @property
+    def ahead(self) -> bool:
+        """Whether a tile's first scores are multiplied while the sums of the one before are stored."""
+        return self.queries.stages > 1
+
     # -- roles --------------------------------------------------------------------------------------------------------
 
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
@@ -104,12 +111,16 @@ class Attention:
         group = Warpgroup.of(w, warp, role)
         work = _Warpgroup(w, self, group)
         epilogue = self.epilogue.bind(w, group)
+        if self.ahead:
+            work.begin()
         for tile in self.scheduler.tiles(w, role):
             work.attend(tile, self.range.blocks(w, tile))
             epilogue.store(w, work.sums, work.softmax, tile)
             if isinstance(epilogue, BoundHeadEpilogue) and self.output_in_queries:
                 epilogue.drain(w)
                 work.queries.release()
+        if self.ahead:
+            w.ptx.wgmma.wait(pending=0)  # of the product behind the last tile, of which nothing becomes
         epilogue.finish(w)
 
 
@@ -134,14 +145,19 @@ class _Warpgroup:
         self.pinned = w.shared_base + driver.epilogue.place.offset
         self.never = driver.range.key_count == 0xFFFF_FFFF
 
+    def begin(self) -> None:
+        """Issue the product of a tile's first scores."""
+        self.held = self.queries.wait()
+        self.product.multiply(self.w, self.scores, self.held, self.keys.wait())
+
     def attend(self, tile: HeadTile, blocks: KeyBlocks) -> None:
         """All blocks of a tile: sums and the softmax's sums are then complete."""
         w = self.w
         self.softmax.begin()
         self.accumulate.assign(False)
         self.block.assign(blocks.last)
-        self.held = self.queries.wait()
-        self.product.multiply(w, self.scores, self.held, self.keys.wait())
+        if not self.driver.ahead:
+            self.begin()
         w.ptx.wgmma.wait(pending=0)
         self.keys.release()
         self._weigh(tile, end=True, right=True, left=True)
@@ -153,8 +169,23 @@ class _Warpgroup:
         if not self.driver.output_in_queries:
             self.queries.release()
         self._add(self.values.wait())
-        w.ptx.wgmma.wait(pending=0)
+        if self.driver.ahead:
+            self._begin_next(tile)
+        w.ptx.wgmma.wait(pending=1 if self.driver.ahead else 0)
         self.values.release()
+
+    def _begin_next(self, tile: HeadTile) -> None:
+        """Issue the product of the next tile's first scores.
+
+        ptxas serialises a product that only some paths issue: behind the last tile, what the next stages hold is
+        multiplied, for nothing.
+        """
+        w = self.w
+        assert tile.more is not None
+        with w.when(tile.more()):
+            self.held = self.queries.wait()
+            keys = self.keys.wait()
+        self.product.multiply(w, self.scores, self.held, keys)
 
     def _next_block(self, tile: HeadTile, *, right: bool, left: bool) -> None:
         w = self.w

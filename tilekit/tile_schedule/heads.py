@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tilekit.assembly.fit import Count, component
 from tilekit.assembly.types import U32
@@ -130,24 +130,34 @@ class HeadScheduler:
 
     def tiles(self, w: Writer, role: Role) -> Iterator[HeadTile]:
         """Device loop over this CTA's tiles."""
-        if self.claims is not None:
-            for index in self.claims.numbers(w, role, self.count):
+        cta, ctas = w.cta(), w.cta_count()
+        if self.claims is not None and self.claims.claims(role):
+            for index in self.claims.claimed(w, self.count):
                 with w.when(index < self.count):
                     yield self._tile(w, index)
-            return
-        cta, ctas = w.cta(), w.cta_count()
-        if not self.uneven:
+        elif self.claims is not None:
+            for index, more in self.claims.told(w, self.count):
+                yield self._tile(w, index, more)
+        elif not self.uneven:
             for index in w.range(self.count, start=cta, step=ctas, name="tile"):
-                yield self._tile(w, index)
-            return
-        back = w.variable(U32, cta, "place")
-        for first in w.range(self.count, step=ctas, name="round"):
-            index = first + back
-            back.assign(ctas - 1 - back)
-            with w.when(index < self.count):
-                yield self._tile(w, index)
 
-    def _tile(self, w: Writer, index: Value) -> HeadTile:
+                def more(index: Value = index) -> Value:
+                    return index + ctas < self.count
+
+                yield self._tile(w, index, more)
+        else:
+            back = w.variable(U32, cta, "place")
+            for first in w.range(self.count, step=ctas, name="round"):
+                index = first + back
+                back.assign(ctas - 1 - back)
+
+                def another(first: Value = first) -> Value:
+                    return first + ctas + back < self.count
+
+                with w.when(index < self.count):
+                    yield self._tile(w, index, another)
+
+    def _tile(self, w: Writer, index: Value, more: Callable[[], Value] | None = None) -> HeadTile:
         """The tile, or share of one, of that number: the shares of a tile follow each other."""
         share = number = None
         if self.shares is not None and self._by_share is not None:
@@ -162,7 +172,7 @@ class HeadScheduler:
             tile = self.rows - 1 - tile
         batch = self._by_heads.divide(w, pair)
         head = pair - batch * self.heads
-        return HeadTile(tile * self.queries, head, self._by_group.divide(w, head), batch, share, number)
+        return HeadTile(tile * self.queries, head, self._by_group.divide(w, head), batch, share, number, more)
 
     def _in_section(self, w: Writer, first: Value, within: Value, section: Value) -> tuple[Value, Value]:
         """Tile of a head, and head of all, of number `within` of the section that begins with head `first`."""
