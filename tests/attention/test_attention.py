@@ -105,13 +105,28 @@ def test_blackwell_shares_of_keys_add_up(seed: int) -> None:
     check(case, seed=seed, target="sm_100a", multiprocessors=6)
 
 
-@pytest.mark.parametrize("own_output", [True, False])
+@pytest.mark.parametrize("memory", [{}, {"own_output": False}, {"query_stages": 2}])
 @pytest.mark.parametrize("seed", range(4))
-def test_ctas_that_take_several_tiles_get_each_right(seed: int, own_output: bool) -> None:
-    """Three CTAs for a dozen unequal tiles, under several interleavings, outputs in memory of their own or not."""
-    config = tilekit.AttentionConfig(warpgroups=2, keys=32, own_output=own_output)
+def test_ctas_that_take_several_tiles_get_each_right(seed: int, memory: dict[str, Any]) -> None:
+    """Three CTAs for a dozen unequal tiles, under several interleavings, queries and outputs in memory as may be."""
+    config = tilekit.AttentionConfig(warpgroups=2, keys=32, **memory)
     case = Case(1, 300, 200, 4, 2, 64, 64, "bf16", {"causal": True})
     check(case, config=config, seed=seed, multiprocessors=3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_ctas_that_take_several_equal_tiles_get_each_right(seed: int) -> None:
+    """Two CTAs for five tiles without a mask, the next one's queries loaded ahead; blocks end within a tile."""
+    config = tilekit.AttentionConfig(warpgroups=3, keys=48, query_stages=2)
+    check(Case(1, 300, 130, 3, 1, 64, 64, "f16"), config=config, seed=seed, multiprocessors=2)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(5, 5), (9, 3)])
+def test_the_last_section_of_heads_may_be_smaller(heads: int, kv_heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles in sections of two heads of keys, of which the last has fewer: each tile is computed, at its place."""
+    monkeypatch.setattr("tilekit.tile_schedule.heads.L2_BYTES", 2 * 200 * 2 * 64 * 2)
+    config = tilekit.AttentionConfig(warpgroups=1, keys=64)
+    check(Case(1, 200, 200, heads, kv_heads, 64, 64, "bf16", {"causal": True}), config=config, multiprocessors=3)
 
 
 @pytest.mark.parametrize("warpgroups", [1, 2, 3])

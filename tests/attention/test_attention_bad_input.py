@@ -87,6 +87,17 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "keys that are no multiple": (arrays(config=tilekit.AttentionConfig(keys=100)), "TK-ATT-006", "nearest: 96"),
     "too many keys": (arrays(config=tilekit.AttentionConfig(1, 256, 2)), "TK-ATT-006", "registers"),
     "too many stages": (arrays(config=tilekit.AttentionConfig(1, 128, 9)), "TK-ATT-006", "nearest: stages="),
+    "three tiles of queries": (arrays(config=tilekit.AttentionConfig(query_stages=3)), "TK-ATT-006", "nearest: 2"),
+    "queries that do not fit twice": (
+        {**wide(256), "config": tilekit.AttentionConfig(2, 64, 1, query_stages=2)},
+        "TK-ATT-006",
+        "nearest: query_stages=1",
+    ),
+    "an output in one of two tiles of queries": (
+        arrays(config=tilekit.AttentionConfig(own_output=False, query_stages=2)),
+        "TK-ATT-006",
+        "nearest: query_stages=1",
+    ),
 }
 
 

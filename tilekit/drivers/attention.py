@@ -3,11 +3,14 @@
 A warpgroup has 64 queries of the tile. It goes through the blocks of keys from the last to the first, and issues the
 product of the next block's scores ahead of that of this block's weights with the values: while the tensor core does
 these, the threads weigh the new scores. Warpgroups take turns at issuing, so that one weighs while another multiplies.
+Where there is room for a second tile of queries, its first scores are multiplied while the sums of the one before are
+stored.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import PRED, U32
@@ -95,6 +98,11 @@ class Attention:
         w.wait_for_prerequisites()
         trace_roles(w, warp, match_bodies(self.warps.roles, {"load": self._load, "mma": self._attend}, {}))
 
+    @property
+    def ahead(self) -> bool:
+        """Whether a tile's first scores are multiplied while the sums of the one before are stored."""
+        return self.queries.stages > 1
+
     # -- roles --------------------------------------------------------------------------------------------------------
 
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
@@ -111,6 +119,8 @@ class Attention:
         work = _Warpgroup(w, self, group)
         epilogue = self.epilogue.bind(w, group)
         clock = HeadClock(w, self.profiler, self.scheduler.heads, group)
+        if self.ahead:
+            work.begin()
         for tile in self.scheduler.tiles(w, role):
             with clock.tile():
                 with clock.time("mma", tile):
@@ -120,6 +130,8 @@ class Attention:
                 if isinstance(epilogue, BoundHeadEpilogue) and self.output_in_queries:
                     epilogue.drain(w)
                     work.queries.release()
+        if self.ahead:
+            w.ptx.wgmma.wait(pending=0)  # of the product behind the last tile, of which nothing becomes
         epilogue.finish(w)
 
 
@@ -144,14 +156,19 @@ class _Warpgroup:
         self.pinned = w.shared_base + driver.epilogue.place.offset
         self.never = driver.range.key_count == 0xFFFF_FFFF
 
+    def begin(self) -> None:
+        """Issue the product of a tile's first scores."""
+        self.held = self.queries.wait()
+        self.product.multiply(self.w, self.scores, self.held, self.keys.wait())
+
     def attend(self, tile: HeadTile, blocks: KeyBlocks) -> None:
         """All blocks of a tile: sums and the softmax's sums are then complete."""
         w = self.w
         self.softmax.begin()
         self.accumulate.assign(False)
         self.block.assign(blocks.last)
-        self.held = self.queries.wait()
-        self.product.multiply(w, self.scores, self.held, self.keys.wait())
+        if not self.driver.ahead:
+            self.begin()
         w.ptx.wgmma.wait(pending=0)
         self.keys.release()
         self._weigh(tile, end=True, right=True, left=True)
@@ -163,8 +180,28 @@ class _Warpgroup:
         if not self.driver.output_in_queries:
             self.queries.release()
         self._add(self.values.wait())
-        w.ptx.wgmma.wait(pending=0)
+        if self.driver.ahead:
+            self._begin_next(tile)
+        w.ptx.wgmma.wait(pending=1 if self.driver.ahead else 0)
         self.values.release()
+
+    def _begin_next(self, tile: HeadTile) -> None:
+        """Issue the product of the next tile's first scores.
+
+        ptxas serialises a product that only some paths issue: behind the last tile, what the last stages held is
+        multiplied once more, for nothing.
+        """
+        w = self.w
+        assert tile.more is not None
+        more = tile.more()
+        with w.when(more):
+            self.held = self.queries.wait()
+            keys = self.keys.wait()
+        stages = [
+            replace(stage, index=w.select(more, stage.index, ring.before(), U32))
+            for stage, ring in ((self.held, self.queries), (keys, self.keys))
+        ]
+        self.product.multiply(w, self.scores, *stages)
 
     def _next_block(self, tile: HeadTile, *, right: bool, left: bool) -> None:
         w = self.w
@@ -174,22 +211,44 @@ class _Warpgroup:
             self._add(self.values.wait())
         w.ptx.wgmma.wait(pending=1)
         self.keys.release()
-        factors = self._weigh(tile, end=False, right=right, left=left)
-        self.softmax.pin(w, self.pinned, self.never)
-        w.ptx.wgmma.wait(pending=0)
-        self.values.release()
+        factors = self._weigh(tile, end=False, right=right, left=left, halfway=self._take_sums)
         self.weighted.pack(w, self.weights, self.fresh)
         self.softmax.rescale(self.sums, factors)
+
+    def _take_sums(self, weight: Value) -> None:
+        """Wait for the product with the values, amid the next block's weights.
+
+        From here on these can be packed where those of the block before were, and the values' stage is loaded again.
+        """
+        self.softmax.pin(self.w, weight, self.pinned, self.never)
+        self.w.ptx.wgmma.wait(pending=0)
+        self.values.release()
 
     def _add(self, values: Stage) -> None:
         self.weighted.multiply(self.w, self.sums, self.weights, values, accumulate=self.accumulate)
         self.accumulate.assign(True)
 
-    def _weigh(self, tile: HeadTile, *, end: bool, right: bool, left: bool) -> list[Value]:
+    def _weigh(
+        self,
+        tile: HeadTile,
+        *,
+        end: bool,
+        right: bool,
+        left: bool,
+        halfway: Callable[[Value], None] | None = None,
+    ) -> list[Value]:
         cap = self.driver.softcap
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
-        if masks:
+        partial = None
+        if end and self.driver.range.right is None and self.driver.range.left is None:
+            partial = self.range.partial(self.w, self.block)
+        if partial is not None:
+            with self.w.when(partial):
+                seen = self.range.masked(self.w, scores, tile=tile, block=self.block, end=True, right=False, left=False)
+                for score, value in zip(scores, seen, strict=True):
+                    score.assign(value)
+        elif masks:
             scores = self.range.masked(self.w, scores, tile=tile, block=self.block, end=end, right=right, left=left)
-        self.fresh, factors = self.softmax.weigh(scores, masked=masks)
+        self.fresh, factors = self.softmax.weigh(scores, masked=masks, halfway=halfway)
         return factors

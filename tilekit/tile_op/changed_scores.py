@@ -74,6 +74,9 @@ class _BoundChange(BoundKeyRange):
         self._within = owner.within.bind(w, group, layout)
         self._change = owner.change
 
+    def partial(self, w: Writer, block: Value) -> None:
+        """Any score of any block may be changed."""
+
     def masked(
         self, w: Writer, scores: list[Value], *, tile: HeadTile, block: Value, end: bool, right: bool, left: bool
     ) -> list[Value]:

@@ -140,6 +140,10 @@ class BoundKeyRange:
         self.row = group.part * layout.group_rows + group.warp * warp_rows + layout.first_row(lane)
         self._column = layout.first_column(lane)
 
+    def partial(self, w: Writer, block: Value) -> Value | None:
+        """Whether a block goes beyond the last key, where the others need no mask; None where they do."""
+        return (block + 1) * self._owner.keys > self._owner.key_count
+
     def masked(
         self, w: Writer, scores: list[Value], *, tile: HeadTile, block: Value, end: bool, right: bool, left: bool
     ) -> list[Value]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import reduce
 from math import inf
+from operator import or_
 from typing import Annotated
 
 from tilekit.assembly.fit import Whole, component
@@ -75,7 +77,7 @@ class BoundSoftmax:
         self._slack = owner.slack
         self._layout = owner.layout
         self._polynomial = owner.polynomial
-        self._grown: Value | None = None
+        self._grown: list[Value] = []
         self._minus = self._factor * -1.0
         self.maxima = [w.variable(F32, -inf, "row_max") for _ in range(self._layout.rows)]
         self.sums = [w.variable(F32, 0.0, "row_sum") for _ in range(self._layout.rows)]
@@ -86,7 +88,9 @@ class BoundSoftmax:
             maximum.assign(-inf)
             total.assign(0.0)
 
-    def weigh(self, scores: Sequence[Value], *, masked: bool) -> tuple[list[Value], list[Value]]:
+    def weigh(
+        self, scores: Sequence[Value], *, masked: bool, halfway: Callable[[Value], None] | None = None
+    ) -> tuple[list[Value], list[Value]]:
         """The block's weights in the order of its scores, and what earlier sums of each row are multiplied by.
 
         Parameters
@@ -95,57 +99,65 @@ class BoundSoftmax:
             A thread's, in the order of their registers.
         masked
             Whether all of a row's scores so far may be minus infinity: its weights are then 0.
+        halfway
+            What is emitted among the weights, once half of the first row's are there, of which it is given the last.
         """
         scaled, factors = self.raise_maxima(scores, masked=masked)
-        weights = self.weights(scores, scaled)
+        weights = self.weights(scores, scaled, halfway=halfway)
         self.add(weights, factors)
         return weights, factors
 
     def raise_maxima(self, scores: Sequence[Value], *, masked: bool) -> tuple[list[Value], list[Value]]:
         """Take a block's scores into the rows' maxima; return these as `weights` wants them, and earlier sums' factors.
 
-        `scores` and `masked` are `weigh`'s.
+        Each row asks its warp for itself whether its maximum is kept, so that the weights of one are computed while
+        the maximum of the next is looked for. `scores` and `masked` are `weigh`'s.
         """
         w = self._w
         factors = []
         scaled = []
-        found_maxima = []
+        self._grown = []
         for row, maximum in enumerate(self.maxima):
-            mine = [score for index, score in enumerate(scores) if self._layout.row_of(index) == row]
-            found_maxima.append(self._across(self._folded([maximum, *mine], self._larger), self._larger))
-        if self._slack:
-            found_maxima = self._kept(found_maxima)
-        for row, found in enumerate(found_maxima):
+            mine = [scores[index] for index in self._registers(row, scores)]
+            found = self._across(self._folded([maximum, *mine], self._larger), self._larger)
+            if self._slack:
+                found = self._kept(found, maximum)
             negative = found * self._minus
             if masked:
                 negative = w.select(found == -inf, 0.0, negative, F32)
-            factor = self._power(self._scaled(self.maxima[row], negative))
+            factor = self._power(self._scaled(maximum, negative))
             # Of a maximum that stays it is 2 to the power of a rounding: sums would leave what is not rescaled.
-            factors.append(factor if self._grown is None else w.select(self._grown, factor, 1.0, F32))
-            self.maxima[row].assign(found)
+            factors.append(w.select(self._grown[row], factor, 1.0, F32) if self._slack else factor)
+            maximum.assign(found)
             scaled.append(negative)
         return scaled, factors
 
-    def weights(self, scores: Sequence[Value], scaled: Sequence[Value]) -> list[Value]:
-        """The weights of a block, in the order of its scores."""
-        made = []
-        for index, score in enumerate(scores):
-            by_polynomial = self._polynomial and index % self._polynomial == self._polynomial - 1
-            power = self._w.ptx.softmax.exp2_polynomial if by_polynomial else self._w.ptx.softmax.exp2
-            made.append(power(x=self._scaled(score, scaled[self._layout.row_of(index)])))
-        return made
+    def weights(
+        self, scores: Sequence[Value], scaled: Sequence[Value], *, halfway: Callable[[Value], None] | None = None
+    ) -> list[Value]:
+        """The weights of a block, in the order of its scores; computed row by row. `halfway` is `weigh`'s."""
+        made: dict[int, Value] = {}
+        for row, negative in enumerate(scaled):
+            mine = self._registers(row, scores)
+            for place, index in enumerate(mine):
+                if halfway is not None and row == 0 and place == len(mine) // 2:
+                    halfway(made[mine[place - 1]])
+                by_polynomial = self._polynomial and index % self._polynomial == self._polynomial - 1
+                power = self._w.ptx.softmax.exp2_polynomial if by_polynomial else self._w.ptx.softmax.exp2
+                made[index] = power(x=self._scaled(scores[index], negative))
+        return [made[index] for index in range(len(scores))]
 
     def add(self, weights: Sequence[Value], factors: Sequence[Value]) -> None:
         """Add a block's weights to the rows' sums."""
         w = self._w
         for row, sums in enumerate(self.sums):
-            mine = [weight for index, weight in enumerate(weights) if self._layout.row_of(index) == row]
+            mine = [weights[index] for index in self._registers(row, weights)]
             total = self._folded(mine, lambda a, b: a + b)
             sums.assign(w.isa.elementwise.fma(a=sums, b=factors[row], c=total))
 
     def rescale(self, sums: RegisterTile, factors: Sequence[Value]) -> None:
-        """Multiply earlier sums, in an instruction's 64 rows, by their rows' factors."""
-        with nullcontext() if self._grown is None else self._w.when(self._grown):
+        """Multiply earlier sums, in an instruction's 64 rows, by their rows' factors, if a row's maximum was raised."""
+        with self._w.when(reduce(or_, self._grown)) if self._grown else nullcontext():
             for index, register in enumerate(sums):
                 register.assign(register * factors[self._layout.row_of(index)])
 
@@ -154,20 +166,24 @@ class BoundSoftmax:
         for total in self.sums:
             total.assign(self._across(total, lambda a, b: a + b))
 
-    def pin(self, w: Writer, address: Value, never: Value) -> None:
-        """Keep all of `weigh` ahead of what follows, whatever ptxas would move."""
-        w.ptx.softmax.pin(address=address, low=self.sums[0], high=self.sums[1], never=never)
+    def pin(self, w: Writer, weight: Value, address: Value, never: Value) -> None:
+        """Keep what computes a weight ahead of what follows, whatever ptxas would move."""
+        w.ptx.softmax.pin(address=address, low=weight, high=weight, never=never)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
-    def _kept(self, found: Sequence[Value]) -> list[Value]:
-        """The maxima that there were, unless one of the warp's has grown too much: then all that were found."""
+    def _registers(self, row: int, values: Sequence[Value]) -> list[int]:
+        """Which of a block's values are of a row."""
+        return [index for index in range(len(values)) if self._layout.row_of(index) == row]
+
+    def _kept(self, found: Value, old: Value) -> Value:
+        """A row's maximum as it was, unless one of the warp's has grown too much: then the one that was found."""
         w = self._w
-        grown = [(new - old) * self._factor > self._slack for new, old in zip(found, self.maxima, strict=True)]
-        self._grown = w.ptx.softmax.any(value=grown[0] if len(grown) == 1 else grown[0] | grown[1])
-        self._grown.uniform = True
-        w.broadcasts.add(self._grown.text)
-        return [w.select(self._grown, new, old, F32) for new, old in zip(found, self.maxima, strict=True)]
+        grown: Value = w.ptx.softmax.any(value=(found - old) * self._factor > self._slack)
+        grown.uniform = True
+        w.broadcasts.add(grown.text)
+        self._grown.append(grown)
+        return w.select(grown, found, old, F32)
 
     def _larger(self, a: Value, b: Value) -> Value:
         result: Value = self._w.isa.elementwise.maximum(a=a, b=b)

@@ -28,6 +28,10 @@ class RingPosition:
         self.phase.assign(w.select(wrapped, self.phase ^ 1, self.phase))
         self.stage.assign(w.select(wrapped, 0, self.stage))
 
+    def before(self) -> Value:
+        """The stage ahead of this one in the ring."""
+        return self._w.select(self.stage == 0, self._stages, self.stage) - 1
+
     def exchange(self, other: RingPosition) -> None:
         """Take the place of `other`, a position in a ring of as many stages, and give it this one's."""
         w = self._w

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tilekit.assembly.shared import mbarriers
 from tilekit.assembly.types import GMEM, PRED, U32
@@ -43,14 +43,12 @@ class TileClaims:
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + slot * array.stride), count=array.arrivals)
         w.ptx.mbarrier.fence_init()
 
-    def numbers(self, w: Writer, role: Role, count: Value) -> Iterator[Value]:
-        """Device loop over this CTA's numbers; the last one is not below `count`."""
-        if role.name == self._claimer.name:
-            yield from self._claimed(w, count)
-        else:
-            yield from self._told(w, count)
+    def claims(self, role: Role) -> bool:
+        """Whether a role is the one that claims."""
+        return role.name == self._claimer.name
 
-    def _claimed(self, w: Writer, count: Value) -> Iterator[Value]:
+    def claimed(self, w: Writer, count: Value) -> Iterator[Value]:
+        """Device loop over this CTA's numbers in the role that claims; the last one is not below `count`."""
         place, always = RingPosition(w, _SLOTS, fills=True), w.constant(PRED, True)
         index = w.variable(U32, w.cta(), "claimed")
         following = w.variable(U32, 0, "following")
@@ -61,28 +59,43 @@ class TileClaims:
             w.ptx.mbarrier.arrive(bar=self._full.at(w, place.stage), active=always)
             place.advance()
             there = index < count
-            # Asked for ahead of the tile's loads, so that the answer is here when they have been started.
+            yield index
+            # Asked for when the tile's last loads have been started, whose blocks are worked at when the answer comes;
+            # earlier, and a CTA would hold a tile for which another has time.
             with w.when(there):
                 taken = w.isa.memory.count_gpu(address=self.counter, value=1)
                 following.assign(taken + w.cta_count())
                 with w.when(taken == count - 1):
                     w.isa.memory.acquire_gpu()  # every other CTA has counted before
                     w.isa.memory.store_global_b32(address=self.counter, value=0)
-            yield index
             again = index < count
             index.assign(following)
             turn.again = again
 
-    def _told(self, w: Writer, count: Value) -> Iterator[Value]:
+    def told(self, w: Writer, count: Value) -> Iterator[tuple[Value, Callable[[], Value]]]:
+        """Device loop over this CTA's numbers in the other role, with what asks, once, whether there is another."""
         place, first = RingPosition(w, _SLOTS), w.lane() == 0
-        index = w.variable(U32, 0, "told")
+        index = w.variable(U32, self._next(w, place, first), "told")
+        following = w.variable(U32, 0, "following")
         for turn in w.repeat("told", uniform=True):
-            w.ptx.mbarrier.wait_parity(bar=self._full.at(w, place.stage), parity=place.phase)
-            address = w.shared_base + self._numbers.offset + place.stage * self._numbers.stride
-            found = w.isa.memory.load_shared_b32(address=address).retyped(U32)
-            index.assign(w.broadcast(found, lane=0))
-            w.warp_sync()
-            w.ptx.mbarrier.arrive(bar=self._empty.at(w, place.stage), active=first)
-            place.advance()
-            yield index
-            turn.again = index < count
+            asked: list[Value] = []
+
+            def more(asked: list[Value] = asked) -> Value:
+                following.assign(self._next(w, place, first))
+                asked.append(following < count)
+                return asked[0]
+
+            yield index, more
+            turn.again = asked[0] if asked else more()
+            index.assign(following)
+
+    def _next(self, w: Writer, place: RingPosition, first: Value) -> Value:
+        """The number that is told next."""
+        w.ptx.mbarrier.wait_parity(bar=self._full.at(w, place.stage), parity=place.phase)
+        address = w.shared_base + self._numbers.offset + place.stage * self._numbers.stride
+        found = w.isa.memory.load_shared_b32(address=address).retyped(U32)
+        number = w.broadcast(found, lane=0)
+        w.warp_sync()
+        w.ptx.mbarrier.arrive(bar=self._empty.at(w, place.stage), active=first)
+        place.advance()
+        return number

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tilekit.assembly.fit import Count, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_schedule.claims import TileClaims
+from tilekit.tile_schedule.divisor import Divisor
 from tilekit.tiles.call import Call, Schedule, fits
 from tilekit.tiles.heads import HeadCall, HeadTile
 
@@ -68,10 +69,18 @@ class HeadScheduler:
         self.shares = w.parameter("shares", U32, self._shares) if shares else None
         self.count = w.parameter("tiles", U32, lambda call: fits("tiles", self._work(call), 31, "TK-ATT-004"))
         self.heads = w.parameter("heads", U32, self._heads)
-        self.all_heads = w.parameter("all_heads", U32, lambda call: _q(call)[0] * self._heads(call))
-        self.group = w.parameter("group", U32, lambda call: self._heads(call) // call.heads["k"].shape[2])
-        self.section = w.parameter("section", U32, self._section)
         self.rows = w.parameter("row_tiles", U32, self._row_tiles)
+        self.section = w.parameter("section", U32, self._section) if uneven else None
+        self._by_share = Divisor(w, "by_share", self._shares) if shares else None
+        self._by_section = Divisor(w, "by_section", lambda call: self._section(call) * self._row_tiles(call))
+        self._by_heads = Divisor(w, "by_heads", self._heads)
+        self._by_group = Divisor(w, "by_group", lambda call: self._heads(call) // _heads_of_keys(call))
+        if uneven:
+            self._all_heads = w.parameter("all_heads", U32, self._pairs)
+            self._by_pairs = [
+                Divisor(w, "by_pairs", self._section),
+                Divisor(w, "by_last_pairs", lambda call: (self._pairs(call) - 1) % self._section(call) + 1),
+            ]
 
     def _row_tiles(self, call: Call) -> int:
         return -(-call.m // self.queries)
@@ -83,6 +92,10 @@ class HeadScheduler:
     def _heads(self, call: Call) -> int:
         """Heads, or groups of heads, with tiles of their own."""
         return _q(call)[2] // self.packed
+
+    def _pairs(self, call: Call) -> int:
+        """Pairs of a batch entry and a head."""
+        return _q(call)[0] * self._heads(call)
 
     def _shares(self, call: Call) -> int:
         """How many CTAs share a tile: the count with which the last to finish has the least to do.
@@ -117,42 +130,61 @@ class HeadScheduler:
 
     def tiles(self, w: Writer, role: Role) -> Iterator[HeadTile]:
         """Device loop over this CTA's tiles."""
-        if self.claims is not None:
-            for index in self.claims.numbers(w, role, self.count):
+        cta, ctas = w.cta(), w.cta_count()
+        if self.claims is not None and self.claims.claims(role):
+            for index in self.claims.claimed(w, self.count):
                 with w.when(index < self.count):
                     yield self._tile(w, index)
-            return
-        cta, ctas = w.cta(), w.cta_count()
-        if not self.uneven:
+        elif self.claims is not None:
+            for index, more in self.claims.told(w, self.count):
+                yield self._tile(w, index, more)
+        elif not self.uneven:
             for index in w.range(self.count, start=cta, step=ctas, name="tile"):
-                yield self._tile(w, index)
-            return
-        back = w.variable(U32, cta, "place")
-        for first in w.range(self.count, step=ctas, name="round"):
-            index = first + back
-            back.assign(ctas - 1 - back)
-            with w.when(index < self.count):
-                yield self._tile(w, index)
 
-    def _tile(self, w: Writer, index: Value) -> HeadTile:
+                def more(index: Value = index) -> Value:
+                    return index + ctas < self.count
+
+                yield self._tile(w, index, more)
+        else:
+            back = w.variable(U32, cta, "place")
+            for first in w.range(self.count, step=ctas, name="round"):
+                index = first + back
+                back.assign(ctas - 1 - back)
+
+                def another(first: Value = first) -> Value:
+                    return first + ctas + back < self.count
+
+                with w.when(index < self.count):
+                    yield self._tile(w, index, another)
+
+    def _tile(self, w: Writer, index: Value, more: Callable[[], Value] | None = None) -> HeadTile:
         """The tile, or share of one, of that number: the shares of a tile follow each other."""
         share = number = None
-        if self.shares is not None:
-            number = index // self.shares
+        if self.shares is not None and self._by_share is not None:
+            number = self._by_share.divide(w, index)
             share = index - number * self.shares
             index = number
-        whole = self.section * self.rows
-        section = index // whole
-        within = index - section * whole
-        first = section * self.section
-        heads = w.minimum(self.all_heads - first, self.section)
-        tile = within // heads
-        pair = first + (within - tile * heads)
-        batch = pair // self.heads
-        head = pair - batch * self.heads
-        if self.uneven:
+        section, heads = self._by_section.divide(w, index), self.section
+        if heads is None:  # a section is one head
+            pair, tile = section, index - section * self.rows
+        else:
+            tile, pair = self._in_section(w, section * heads, index - section * (heads * self.rows), heads)
             tile = self.rows - 1 - tile
-        return HeadTile(tile * self.queries, head, head // self.group, batch, share, number)
+        batch = self._by_heads.divide(w, pair)
+        head = pair - batch * self.heads
+        return HeadTile(tile * self.queries, head, self._by_group.divide(w, head), batch, share, number, more)
+
+    def _in_section(self, w: Writer, first: Value, within: Value, section: Value) -> tuple[Value, Value]:
+        """Tile of a head, and head of all, of number `within` of the section that begins with head `first`."""
+        heads = w.minimum(self._all_heads - first, section)
+        whole, last = (divisor.divide(w, within) for divisor in self._by_pairs)
+        tile = w.select(heads == section, whole, last)
+        return tile, first + (within - tile * heads)
+
+
+def _heads_of_keys(call: Call) -> int:
+    assert isinstance(call, HeadCall)
+    return call.heads["k"].shape[2]
 
 
 def _q(call: Call) -> tuple[int, int, int, int]:

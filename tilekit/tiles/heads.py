@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -61,6 +61,8 @@ class HeadTile:
         Which of the tile's shares of the keys, where there are several.
     number
         Of the tile, shares aside; where there are several.
+    more
+        Says, where the order can tell a reader, whether this CTA has another tile behind: a predicate.
     """
 
     row: Value
@@ -69,3 +71,4 @@ class HeadTile:
     batch: Value
     share: Value | None = None
     number: Value | None = None
+    more: Callable[[], Value] | None = None

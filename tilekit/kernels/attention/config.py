@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilekit.assembly.writer import MAX_PROFILE
 from tilekit.errors import ConfigError
@@ -15,8 +15,8 @@ ROWS = 64
 SPARE = 20
 """Registers of a thread beside scores, weights and sums."""
 
-BARRIER_BYTES = 4096
-"""Room for the rings' barriers: four arrays of tiles begin at multiples of 1024 bytes behind some."""
+BARRIER_BYTES = 1024
+"""Room for barriers, behind which tiles begin at a multiple of 1024 bytes."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class AttentionConfig:
         By how many powers of 2 weights may exceed 1 before sums are rescaled; 0 to rescale at every new maximum.
     claims
         Whether CTAs claim tiles of unequal length from a counter, or have theirs from the beginning.
+    query_stages
+        Tiles of queries in shared memory: with 2, the next tile is loaded while the last blocks of one are worked at.
     profile_tiles
         Tiles of a CTA whose times the kernel notes for `tilekit trace`; 0 for none, which costs nothing.
     """
@@ -50,6 +52,7 @@ class AttentionConfig:
     own_output: bool = True
     slack: int = 8
     claims: bool = True
+    query_stages: int = 1
     profile_tiles: int = field(default=0, repr=False)
 
     @property
@@ -61,14 +64,21 @@ class AttentionConfig:
         """Shared memory of the tiles."""
         size = spec.dtype.bytes
         rows = self.queries + (64 if spec.group else 0)  # of heads in one tile at most so many more are loaded
-        tile = size * (
-            rows * spec.head_dim + (self.queries * spec.value_dim if self.own_output and not spec.group else 0)
-        )
-        return tile + self.stages * self.keys * size * (spec.head_dim + spec.value_dim) + BARRIER_BYTES
+        tile = self.query_stages * rows * spec.head_dim
+        if self.own_output and not spec.group:
+            tile += self.queries * spec.value_dim
+        return size * (tile + self.stages * self.keys * (spec.head_dim + spec.value_dim)) + BARRIER_BYTES
 
     def registers(self, spec: AttentionSpec) -> int:
         """Registers of a thread that hold scores, weights and sums."""
         return self.keys // 2 + self.keys // 4 + spec.value_dim // 2
+
+    def _fitting(self, spec: AttentionSpec, room: int) -> str:
+        """What to give up so that the tiles fit, as an option."""
+        if replace(self, query_stages=1).shared_bytes(spec) <= room:
+            return "query_stages=1"
+        stage = 2 * self.keys * (spec.head_dim + spec.value_dim)
+        return f"stages={max(1, self.stages - -(-(self.shared_bytes(spec) - room) // stage))}"
 
     @property
     def room(self) -> int:
@@ -98,6 +108,11 @@ class AttentionConfig:
             problems.append(f"profile_tiles={self.profile_tiles}; legal: 0 to {MAX_PROFILE}; nearest: {nearest}")
         if self.stages < 1:
             problems.append(f"stages={self.stages}; legal: from 1 on; nearest: 1")
+        if self.query_stages not in (1, 2):
+            nearest = min(2, max(1, self.query_stages))
+            problems.append(f"query_stages={self.query_stages}; legal: 1 and 2; nearest: {nearest}")
+        if self.query_stages > 1 and not self.own_output:
+            problems.append("query_stages=2 and an output that takes the memory of queries; nearest: query_stages=1")
         if not problems:
             if self.registers(spec) + SPARE > self.room:
                 most = max(16, (self.room - SPARE - spec.value_dim // 2) * 4 // 3 // 16 * 16)
@@ -108,11 +123,9 @@ class AttentionConfig:
                 )
             taken = self.shared_bytes(spec)
             if taken > target.shared_bytes:
-                stage = 2 * self.keys * (spec.head_dim + spec.value_dim)
-                fits = max(1, self.stages - -(-(taken - target.shared_bytes) // stage))
                 problems.append(
                     f"shared memory is {taken} bytes, {taken - target.shared_bytes} over {target.shared_bytes}; "
-                    f"nearest: stages={fits}"
+                    f"nearest: {self._fitting(spec, target.shared_bytes)}"
                 )
             if not self.own_output and spec.value_dim != spec.head_dim:
                 problems.append("own_output=False with values of another size than queries; nearest: own_output=True")
@@ -128,6 +141,9 @@ class AttentionConfig:
         return True
 
 
+RING = 256
+"""Keys in shared memory that keep up with memory where CTAs share a tile's keys."""
+
 LONG = 2048
 """Queries from which on tiles of three warpgroups pay: fewer are too few tiles for all SMs."""
 
@@ -135,10 +151,10 @@ LONG = 2048
 def default_config(spec: AttentionSpec, target: Target, queries: int) -> AttentionConfig:
     """The config that is best for a spec and so many queries, as timed on an H200 (`benchmarks/NOTES.md`)."""
     if spec.group:
-        keys = 128 if spec.value_dim <= 128 else 64
+        keys = 128 if 64 < spec.value_dim <= 128 else 64
         fitting = [
             config
-            for stages in range(8, 0, -1)
+            for stages in range(RING // keys, 0, -1)
             if (config := AttentionConfig(1, keys, stages, turns=False)).shared_bytes(spec) <= target.shared_bytes
         ]
         return fitting[0]
@@ -151,11 +167,12 @@ def default_config(spec: AttentionSpec, target: Target, queries: int) -> Attenti
         warpgroups, keys = 2, 80 if spec.value_dim <= 192 else 64
     outputs = (True, False) if spec.value_dim == spec.head_dim else (True,)
     made = [
-        AttentionConfig(groups, size, stages, own_output=output)
+        AttentionConfig(groups, size, stages, own_output=output, query_stages=query_stages)
         for groups in (warpgroups, 2)
         for size in (keys, 96, 80, 64)
         for output in outputs
         for stages in ((2, 3) if groups == 3 else (3, 2))
+        for query_stages in ((2, 1) if output else (1,))
         if size <= keys and groups <= warpgroups
     ]
     return next(

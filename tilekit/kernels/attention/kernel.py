@@ -127,9 +127,9 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     output = head_tile("o", spec, config.queries, spec.value_dim)
     first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
     loaders = first, HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
-    rings = [
-        head_ring(w, loader.tile.name, loader.tile, head_sync(w, plan, cluster, loader, stages, name=loader.tile.name))
-        for loader, stages in zip(loaders, (1, config.stages, config.stages), strict=True)
+    syncs = [
+        head_sync(w, plan, cluster, loader, stages, name=loader.tile.name)
+        for loader, stages in zip(loaders, (config.query_stages, config.stages, config.stages), strict=True)
     ]
     factor = w.parameter("factor", F32, lambda call: call.number("factor"))
     softcap = Softcap(w.parameter("squeeze", F32, lambda call: call.number("squeeze"))) if spec.softcap else None
@@ -143,6 +143,8 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         keys=config.keys,
         claims=(plan["load"], plan["mma"]) if config.claims and spec.right and not spec.group else None,
     )
+    # Behind all barriers, since tiles begin at multiples of 1024 bytes.
+    rings = [head_ring(w, loader.tile.name, loader.tile, sync) for loader, sync in zip(loaders, syncs, strict=True)]
     key_range = KeyRange(
         w,
         queries=positions,
