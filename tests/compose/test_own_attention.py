@@ -60,18 +60,22 @@ def expected(q: Any, k: Any, v: Any, change: Any, *, causal: bool) -> Any:
     return np.einsum("bhqk,bkhd->bqhd", weights / np.where(total > 0, total, 1), v)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("change", [same_document, alibi])
 @pytest.mark.parametrize(
-    ("queries", "keys", "spec"),
+    ("queries", "keys", "spec", "change", "chip"),
     [
-        (130, 130, {}),
-        pytest.param(170, 90, {"right": True}, marks=pytest.mark.breadth),
-        (3, 200, {"group": 2}),
+        (70, 130, {}, same_document, "sm_90a"),
+        (3, 200, {"group": 2}, alibi, "sm_90a"),
+        (70, 60, {"right": True}, alibi, "sm_100a"),
+        *(
+            pytest.param(*case, change, chip, marks=pytest.mark.breadth)
+            for case in ((170, 90, {"right": True}), (130, 130, {}), (3, 200, {"group": 2}))
+            for change in (same_document, alibi)
+            for chip in CHIPS
+        ),
     ],
 )
 def test_scores_of_ones_own(
-    chip: str, change: Callable[..., Any], queries: int, keys: int, spec: dict[str, Any]
+    queries: int, keys: int, spec: dict[str, Any], change: Callable[..., Any], chip: str
 ) -> None:
     """One component is swapped; masks of the family, shared keys and rows without a key stay right."""
     kernel = kernel_of(chip, change, **spec)

@@ -67,10 +67,9 @@ def multiplications(program: Program, s: Statement) -> Changes:
     for change, value in (("never accumulates", "0"), ("always accumulates", "1")):
         if scale != value:
             yield change, instead(s, s.with_operand(3, value))
-    yield (
-        "A and B swapped",
-        instead(s, s.written(operands=(s.operands[0], s.operands[2], s.operands[1], *s.operands[3:]))),
-    )
+    if not s.operands[1].startswith("{"):  # A in registers has no place for B
+        swapped = (s.operands[0], s.operands[2], s.operands[1], *s.operands[3:])
+        yield "A and B swapped", instead(s, s.written(operands=swapped))
 
 
 @operator("store", "stmatrix", "st.shared", "st.global")

@@ -14,6 +14,7 @@ from tilekit.emulator import (
     UnsupportedInstruction,
 )
 
+from .attention import AttentionCase
 from .conv2d import ConvCase
 from .launches import Arguments, Case
 from .mutation import Mutation
@@ -54,7 +55,9 @@ class Verdict:
 
 
 def judge(
-    case: Case | ConvCase | ThirdParty, mutation: Mutation, change: Callable[[Arguments], Arguments] | None = None
+    case: Case | ConvCase | AttentionCase | ThirdParty,
+    mutation: Mutation,
+    change: Callable[[Arguments], Arguments] | None = None,
 ) -> Verdict:
     """Run a mutation of `case` until something is reported; of a convolution, until the result is wrong.
 

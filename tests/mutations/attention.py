@@ -1,0 +1,240 @@
+"""Attention broken on purpose: a small launch for each chip, of whose mutations every few are tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+import tilekit
+from tests.attention.cases import Case
+from tilekit import AttentionConfig, BlackwellAttentionConfig
+from tilekit.emulator import Device, LaunchReport, TensorMap
+from tilekit.kernels.attention.arguments import AttentionArguments
+from tilekit.kernels.attention.compiled import AttentionKernel
+from tilekit.runtime.parameters import pack
+from tilekit.targets import ChipName
+
+from .launches import STEP_BUDGET, Arguments
+from .mutation import Mutation, mutations
+
+EVERY = 7
+"""Of the mutations of a launch, one in so many is tried."""
+
+UNITS = 2
+"""CTAs that run at once: each has several tiles, so that every ring wraps."""
+
+
+@dataclass(frozen=True)
+class AttentionCase:
+    """A call and a config, small enough to run hundreds of times."""
+
+    name: str
+    chip: ChipName
+    case: Case
+    config: Any
+
+    @cached_property
+    def _given(self) -> AttentionArguments:
+        q, k, v = self.case.arrays(11)
+        shape = (*q.shape[:3], v.shape[3])
+        out, lse = np.empty(shape, q.dtype), np.empty((shape[0], shape[2], shape[1]), np.float32)
+        return AttentionArguments.parse(q, k, v, out=out, lse=lse, target=self.chip, **self.case.options)
+
+    @cached_property
+    def kernel(self) -> AttentionKernel:
+        """The compiled kernel."""
+        kernel = tilekit.compile(self._given.spec, self.chip, self.config)
+        assert isinstance(kernel, AttentionKernel)
+        return kernel
+
+    @cached_property
+    def text(self) -> str:
+        """Its PTX."""
+        return self.kernel.ptx
+
+    @cached_property
+    def expected(self) -> tuple[Any, Any]:
+        """What the unbroken kernel computes, which depends on no order."""
+        return self._run(self.text, "fair", 0, lambda arguments: arguments)[1]
+
+    def run(
+        self,
+        text: str,
+        schedule: Any,
+        seed: int,
+        change: Callable[[Arguments], Arguments] = lambda arguments: arguments,
+    ) -> tuple[LaunchReport, bool]:
+        """Launch `text` in the kernel's place; return the report, and whether results and counters are right."""
+        right = self.expected
+        report, found, zeroed = self._launched(text, schedule, seed, change)
+        return report, zeroed and all(map(np.array_equal, found, right))
+
+    def _run(self, *how: Any) -> tuple[LaunchReport, tuple[Any, Any]]:
+        report, found, _ = self._launched(*how)
+        return report, found
+
+    def _launched(
+        self, text: str, schedule: Any, seed: int, change: Callable[[Arguments], Arguments]
+    ) -> tuple[LaunchReport, tuple[Any, Any], bool]:
+        given, kernel = self._given, self.kernel
+        device = Device(self.chip, schedule=schedule, seed=seed, multiprocessors=UNITS)
+        arrays = dict(zip("qkv", self.case.arrays(11), strict=True))
+        for name in ("o", "lse"):
+            view = given.views[name]
+            arrays[name] = np.full(view.shape, np.nan, view.dtype.numpy)
+        buffers = {name: device.buffer(array, name) for name, array in arrays.items()}
+        own: dict[str, Any] = {}
+
+        def scratch(name: str, size: int) -> int:
+            own[name] = device.buffer(np.zeros(size, np.uint8), name)
+            return int(own[name].address)
+
+        addresses = {name: buffer.address for name, buffer in buffers.items()}
+        launch = kernel.launch(given.call(addresses, UNITS, scratch))
+        named = dict(zip((one.name for one in kernel.parameters), launch.parameters, strict=True))
+        report = device.load(text)[kernel.name].launch(
+            grid=launch.grid,
+            block=kernel.threads,
+            shared_bytes=kernel.launch_bytes,
+            params=pack(list(change(named).values()), TensorMap.encode).data,
+            step_budget=STEP_BUDGET,
+        )
+        zeroed = not any(buffer.read().any() for name, buffer in own.items() if "count" in name or "claim" in name)
+        bits = tuple(buffers[name].read().view(np.uint8) for name in ("o", "lse"))
+        return report, (bits[0], bits[1]), zeroed
+
+
+BLACKWELL = BlackwellAttentionConfig(2, 48, 2, slack=1)
+
+
+@cache
+def attention_cases() -> dict[str, AttentionCase]:
+    """The launches by name."""
+    masked = Case(2, 150, 150, 2, 1, 64, 64, options={"causal": True})
+    few = Case(3, 3, 400, 2, 1, 64, 64)
+    every = (
+        AttentionCase("sm_90a, causal", "sm_90a", masked, AttentionConfig(2, 48, 2, slack=1)),
+        AttentionCase("sm_90a, few queries", "sm_90a", few, AttentionConfig(1, 48, 2, turns=False, slack=1)),
+        AttentionCase("sm_100a, causal", "sm_100a", replace(masked, queries=260, keys=100), BLACKWELL),
+    )
+    return {case.name: case for case in every}
+
+
+def tried(case: AttentionCase) -> list[Mutation]:
+    """The mutations of a launch that are tried."""
+    return mutations(case.text)[::EVERY]
+
+
+UNNOTICED: tuple[tuple[str, str], ...] = (
+    (
+        r".*(wgmma\.mma_async|tcgen05\.mma\S*)( #\d+)?: [AB]: leading byte offset 16 more",
+        "operands along K whose rows are one swizzle span, and values of one slice, have no leading byte offset",
+    ),
+    (
+        r"sm_100a.*tcgen05\.mma\S*( #\d+)?: (never|always) accumulates",
+        "it does so already; of sums only a tile of a single block would not, and none is",
+    ),
+    (
+        r"sm_90a, few.*BoundWeighted\.multiply: wgmma\.mma_async( #\d+)?: always accumulates",
+        "it is the sum with the last block, and no share has a single one",
+    ),
+    (
+        r".*tcgen05\.mma\S*( #\d+)?: exchanged with the one before",
+        "the factors of two products of one sum change places: what is added first makes no difference here",
+    ),
+    (
+        r"sm_90a.*BoundWeighted\.multiply: wgmma\.fence( #\d+)?: removed",
+        "the fence of the scores, a few instructions before it, covers the registers of weights and sums too",
+    ),
+    (
+        r".*: bar\.warp( #\d+)?: removed",
+        "the lanes run together there already, and the arrival behind it is of a warp that does",
+    ),
+    (
+        r".*HeadStorer\.store: cp\.async\.bulk\.tensor\.4d\.global: doubled",
+        "the same bytes are stored twice: stores that change nothing race with no other store",
+    ),
+    (
+        r"sm_90a, causal: mma TakenTurns\.turn: bar( #\d+)?: barrier 0",
+        "both warpgroups come there as often and meet at barrier 0: turns are for speed, and order nothing else",
+    ),
+    (
+        r"sm_90a.*BoundSoftmax\.pin: st\.shared\.v2( #\d+)?: .*",
+        "it is never executed: it stands there so that ptxas keeps an order",
+    ),
+    (
+        r"sm_90a, causal: mma TileClaims\._told: setp\.lt: one iteration fewer",
+        "the role ends with the last tile, without waiting for the word that there is no further one",
+    ),
+    (
+        r"sm_90a, few queries: (setup trace_roles|load HeadScheduler\.tiles): bra: never taken",
+        "other warps enter a role whose own test sends them on, or a loop of no tiles, of which there is none here",
+    ),
+    (
+        r"sm_90a, few queries: mma BoundSharedHeads\._leave: st\.global\.v2 #(7: guard dropped|(9|1\d): .*)",
+        "six rows are valid: rows from the eighth on are not stored, and what is stored beyond the sixth is not read",
+    ),
+    (
+        r"sm_90a, few queries: mma BoundSharedHeads\._left: bar: barrier 0",
+        "no other role uses barrier 0: with one warpgroup any number will do",
+    ),
+    (
+        r"sm_90a, few queries: mma BoundSharedHeads\._add_up: setp\.lt #2: one iteration more",
+        "shares that there are not have the weight 0",
+    ),
+    (
+        r".*fence\.mbarrier_init\.release\.cluster: removed",
+        "the barrier that follows has release semantics and publishes the initialised barriers too",
+    ),
+    (
+        r"sm_100a, causal: load EngineProducer\.await_release: mbarrier\.try_wait #5: removed",
+        "the stage of keys that has just been waited for was released behind that of values: one commit covers both",
+    ),
+    (
+        r"sm_100a, causal: load HeadLoader\.load: cp\.async\.bulk\.tensor\.4d\.global #6: coordinates swapped",
+        "the last block that is loaded begins with key 0, and its first slice with element 0",
+    ),
+    (
+        r"sm_100a, causal: load (EngineProducer\.tail|RingPosition\.advance: (add|xor) #(7|8|9|10)): .*"
+        r"|sm_100a, causal: load EngineProducer\.tail: bra( #\d+)?: never taken",
+        "at the end of the role: the ring's position is not used again",
+    ),
+    (
+        r"sm_100a, causal: (softmax|load|mma|correction) HeadScheduler\.tiles: (bra( #\d+)?: never taken|setp.*more)",
+        "eight tiles are whole rounds of two CTAs, so that none is passed over",
+    ),
+    (
+        r"sm_100a, causal: softmax RowGiver\.give: mbarrier\.try_wait #[23]: removed"
+        r"|sm_100a, causal: correction RowTaker\.take: mbarrier\.arrive( #[23])?: relaxed",
+        "the scores that the softmax has read were multiplied behind the correction's release, by which it says that "
+        "sums fit, and that comes behind taking the pair",
+    ),
+    (
+        r"sm_100a, causal: correction _arrive: mbarrier\.arrive #2: relaxed",
+        "tensor memory is ordered by the fence ahead of the arrival, whatever the arrival orders besides",
+    ),
+    (
+        r"sm_100a, causal: correction TensorCorrector\.rescale: bra( #\d+)?: never taken",
+        "sums that need not be multiplied are multiplied by exactly 1",
+    ),
+    (
+        r"sm_100a, causal: correction RowTaker\.take: mbarrier\.arrive( #\d+)?: guard inverted",
+        "31 lanes of each of four warps complete 31 phases of a barrier of four: an odd number, so that it looks as "
+        "after one",
+    ),
+    (
+        r"sm_100a, causal: correction BoundTensorHeads\.finish: bra: never taken",
+        "threads without bulk stores of their own wait for nothing",
+    ),
+)
+"""Launches and names of mutations that nothing shows, as regular expressions, and why each is harmless."""
+
+
+def why_unnoticed(launch: str, name: str) -> str | None:
+    """Why a mutation of a launch goes unnoticed, where it is known."""
+    return next((why for pattern, why in UNNOTICED if re.fullmatch(pattern, f"{launch}: {name}")), None)
