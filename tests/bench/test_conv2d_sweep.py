@@ -49,7 +49,7 @@ def test_residuals_differ_in_buffers() -> None:
 
 
 def test_choices_are_judged() -> None:
-    """Of each recorded layer the model's first is a candidate that was timed, and hardly slower than the best on average."""
+    """Of each recorded layer the model's first was timed, and is hardly slower than the best on average."""
     path = Path(conv2d_sweep.__file__).parent / "results" / "h200-2026-11-23-conv2d-sweeps.json.gz"
     verdicts = [conv2d_sweep.judged(case) for case in json.loads(gzip.decompress(path.read_bytes()))]
     losses = [loss for loss, _, _ in verdicts]
