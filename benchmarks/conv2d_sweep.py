@@ -3,12 +3,15 @@
     python -m benchmarks.conv2d_sweep --layer "32x56x56x96 384x1x1" --configs spread --json sweep.json
     python -m benchmarks.conv2d_sweep --layer "32x28x28x128 512x1x1" --residual --configs residuals
 
+    python -m benchmarks.conv2d_sweep --judge benchmarks/results/h200-2026-11-23-conv2d-sweeps.json.gz
+
 As `benchmarks.sweep`, whose rounds these are: operands rotated through three times the L2 cache, a CUDA graph a
 contestant, an order of its own in each round, results checked on poisoned outputs before.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import time
@@ -23,7 +26,7 @@ from typing import Annotated, Any, cast
 import typer
 
 import tilekit
-from benchmarks.sweep import CLOCK, COMPILERS, SLICE_SECONDS, Replay, Row, fields_of, shuffled_rounds, table
+from benchmarks.sweep import CLOCK, COMPILERS, SLICE_SECONDS, Replay, Row, config_of, fields_of, shuffled_rounds, table
 from tilekit.bench.conv2d import ConvWorkload, images
 from tilekit.bench.entrants import Entrant, load_peers
 from tilekit.bench.machine import Machine, require_machine
@@ -31,6 +34,7 @@ from tilekit.bench.matmul import ResultCheck
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.picker import estimate, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig, Schedule
+from tilekit.kernels.matmul.sm_90a.model import candidates
 from tilekit.targets import SM_90A
 
 PEER = "cudnn"
@@ -168,8 +172,30 @@ def _one_pass(plans: Sequence[Callable[[], Any]]) -> Replay:
     return work
 
 
+def judged(case: dict[str, Any]) -> tuple[float, str, MatmulConfig]:
+    """How many times as long as the quickest that was timed the model's first of a case takes, and which those are."""
+    label, _, kind = case["case"].partition(" bf16")
+    layer = replace(ConvWorkload.parse(label), bias="+bias" in kind, residual="+residual" in kind)
+    layer = replace(layer, activation="relu" if layer.bias else None)
+    known = set(candidates(layer.spec, SM_90A))
+    rows = [(config_of(row["fields"]), row["microseconds"]) for row in case["rows"] if row["fields"] is not None]
+    clocks = {config: clocks_of(layer, config) for config, _ in rows if config in known}
+    chosen = min(clocks, key=lambda config: clocks[config])
+    return dict(rows)[chosen] / min(us for _, us in rows), case["case"], chosen
+
+
+def _judge(file: Path) -> None:
+    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    verdicts = sorted((judged(case) for case in json.loads(text)), key=lambda verdict: -verdict[0])
+    for loss, case, config in verdicts:
+        typer.echo(f"{loss:.3f}  {case}: {config}")
+    mean = math.exp(math.fsum(math.log(loss) for loss, _, _ in verdicts) / len(verdicts))
+    typer.echo(f"{len(verdicts)} layers, {mean:.4f} in the geometric mean")
+
+
 def main(
-    layer: Annotated[list[str], typer.Option(help="NxHxWxC KxRxS, then s, p, d, g. Repeatable.")],
+    layer: Annotated[list[str] | None, typer.Option(help="NxHxWxC KxRxS, then s, p, d, g. Repeatable.")] = None,
+    judge: Annotated[Path | None, typer.Option(help="A sweep's file: what the model's choices lose.")] = None,
     bias: Annotated[bool, typer.Option(help="With a bias and a relu.")] = False,
     residual: Annotated[bool, typer.Option(help="With a bias, a residual and a relu.")] = False,
     configs: Annotated[str, typer.Option(help=f"Which: {' or '.join(CONFIGS)}.")] = "spread",
@@ -181,10 +207,13 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
     """Time many configs of convolutions against each other."""
+    if judge is not None:
+        _judge(judge)
+        return
     end = time.perf_counter() + until
     machine = require_machine()
     peers, results = load_peers([PEER]).entrants, []
-    for text in layer:
+    for text in layer or ():
         if time.perf_counter() > end:
             typer.echo("time is up")
             break

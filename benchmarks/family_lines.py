@@ -36,7 +36,7 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: gradients without copies": (
         ROOT / "tilekit" / "calls" / "conv2d_products.py",
         ROOT / "tilekit" / "kernels" / "addition.py",
-        *(CONV2D / f"{name}.py" for name in ("over_pixels", "filter_gradient")),
+        *(CONV2D / f"{name}.py" for name in ("over_pixels", "filter_gradient", "turned")),
     ),
     "block_scaled: payload, op, spec, entry": (
         ROOT / "tilekit" / "tile_op" / "block_scaled.py",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,3 +46,14 @@ def test_residuals_differ_in_buffers() -> None:
     found = [config for config in conv2d_sweep.residuals(layer) if config.legal(SM_90A, layer.spec)]
     assert {(c.output_buffers, c.residual_buffers) for c in found} == {(2, None), (2, 4), (2, 8), (1, 4), (4, 4)}
     assert len({(c.tile, c.schedule, c.swap_ab) for c in found}) > 10
+
+
+def test_choices_are_judged() -> None:
+    """Of each recorded layer the model's first was timed, and is hardly slower than the best on average."""
+    path = Path(conv2d_sweep.__file__).parent / "results" / "h200-2026-11-23-conv2d-sweeps.json.gz"
+    verdicts = [conv2d_sweep.judged(case) for case in json.loads(gzip.decompress(path.read_bytes()))]
+    losses = [loss for loss, _, _ in verdicts]
+    assert len(losses) == 28
+    assert min(losses) >= 1
+    assert max(losses) < 1.35
+    assert math.exp(sum(map(math.log, losses)) / len(losses)) < 1.08

@@ -215,6 +215,22 @@ def test_a_gradient_of_all_pixels_is_written_where_it_belongs(
     assert len(seen) == copies
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_strided_gradients_with_turned_filters(seed: int) -> None:
+    """Each remainder of the stride has its places of the filters, some of them one, some none."""
+    rng = Random(f"strided {seed}")
+    taps, step = (rng.randint(1, 4), rng.randint(1, 4)), (rng.choice((1, 2, 3)), 2)
+    ways = {
+        "stride": step,
+        "padding": (rng.randint(0, 3), rng.randint(0, 2)),
+        "dilation": (rng.choice((1, 1, 2)), rng.choice((1, 3))),
+        "groups": 1,
+    }
+    x = (rng.choice((1, 2)), rng.randint(10, 12), rng.randint(10, 12), 8 * rng.randint(1, 10))
+    case = Gradients(seed, x, (64 * rng.randint(1, 2), *taps, x[3]), ways, TYPES[seed % 2])
+    case.check(("sm_90a", "sm_100a")[seed % 2])
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_filters_are_turned_as_they_are_loaded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a stride no array is rearranged where filters fill slices of K."""

@@ -14,7 +14,7 @@ from tests.conv2d.test_conv2d_gradients import Gradients
 from tilekit.arrays import view_of
 from tilekit.calls import conv2d_gradients, conv2d_products
 from tilekit.dtypes import BF16, F32
-from tilekit.kernels.conv2d.filter_gradient import FilterGradientArguments, goes_over_pixels, parts_of
+from tilekit.kernels.conv2d.filter_gradient import FilterGradientArguments, copied_channels, goes_over_pixels, parts_of
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.over_pixels import OverPixelsSpec
 from tilekit.kernels.matmul.family import build
@@ -38,7 +38,12 @@ class Case:
         rng = Random(f"over pixels {seed}")
         chip = (SM_90A, SM_100A)[seed % 2]
         while True:
-            x = (rng.choice((1, 2, 4, 8)), rng.randint(2, 9), rng.randint(2, 9), rng.choice((64, 64, 128)))
+            x = (
+                rng.choice((1, 2, 4, 8)),
+                rng.randint(2, 9),
+                rng.randint(2, 9),
+                rng.choice((64, 128, 32, 96) if chip is SM_90A else (64, 128)),
+            )
             w = (8 * rng.randint(1, 20), rng.randint(1, 4), rng.randint(1, 4), x[3])
             ways = {
                 "stride": (rng.choice((1, 1, 2, 3)), rng.choice((1, 2))),
@@ -50,6 +55,7 @@ class Case:
             if min(case.result[1:3]) > 0:
                 break
         spec = OverPixelsSpec(a_dtype=BF16, b_dtype=BF16, out_dtype=F32, a_major="mn", b_major="mn", batched=True)
+        spec = replace(spec, channels=copied_channels(x[3]))
         legal = [config for config in candidates(spec, chip) if config.tile[0] * config.tile[1] <= 128 * 128]
         pixels = int(np.prod(case.result[:3]))
         return cls(case, rng.choice([n for n in range(1, 9) if pixels % n == 0]), chip, rng.choice(legal))
@@ -113,6 +119,9 @@ def test_what_is_copied_as_before() -> None:
     assert not goes_over_pixels(x, dy, axes, 2, SM_90A)
     assert not goes_over_pixels(x, dy, axes, 1, SM_80)
     assert not goes_over_pixels(view_of(np.zeros((1, 6, 6, 72), np.float16)), dy, axes, 1, SM_90A)
+    half = view_of(np.zeros((1, 6, 6, 96), np.float16))
+    assert goes_over_pixels(half, dy, axes, 1, SM_90A)
+    assert not goes_over_pixels(half, dy, axes, 1, SM_100A)  # none of its tiles has narrower copies
     assert not goes_over_pixels(view_of(np.zeros((1, 6, 6, 64), np.uint8)), dy, axes, 1, SM_90A)
     assert not goes_over_pixels(x, dy, [Axis("", 6, 3, step=9), axes[1]], 1, SM_90A)
     assert not goes_over_pixels(x, replace(dy, address=8), axes, 1, SM_90A)

@@ -15,6 +15,7 @@ from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.turned import ImageGradientArguments, TurnedSpec, turns_filters
 from tilekit.kernels.matmul.family import build
 from tilekit.kernels.matmul.picker import candidates
+from tilekit.runtime import driver
 from tilekit.targets import SM_80, SM_90A, SM_100A
 
 
@@ -82,3 +83,16 @@ def test_it_is_a_convolution_with_another_loader() -> None:
     kernel = build(TurnedSpec(a_dtype=BF16, b_dtype=BF16, out_dtype=F32, b_major="mn"), None, SM_90A)
     assert kernel.name == "conv2d_image_gradient_bf16_bf16_f32_kn"
     assert "TurnedLoader for TmaLoader of b" in kernel.explain()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(16))
+def test_turned_filters_on_the_gpu(seed: int) -> None:
+    """Larger images, with and without a stride, with the config that is picked."""
+    if driver.why_unavailable() or driver.devices()[0].compute_capability != (9, 0):
+        pytest.skip("needs a GPU of capability 9.0")
+    rng = Random(f"turned on the GPU {seed}")
+    taps = rng.choice((1, 2, 3, 5))
+    x = (2 ** rng.randint(0, 4), rng.randint(8, 40), rng.randint(8, 40), 8 * rng.randint(1, 40))
+    ways = {"stride": (1 + seed % 2,) * 2, "padding": (taps // 2,) * 2, "dilation": (1, 1), "groups": 1}
+    Gradients(seed, x, (64 * rng.randint(1, 4), taps, taps, x[3]), ways, np.float16).check("cuda")

@@ -43,3 +43,19 @@ def test_nothing_is_launched_for_nothing() -> None:
     out = np.full(4, 7.0, np.float32)
     rearrange(view_of(np.zeros(4, np.float32)), out, [Dimension(0, 1, 1)], target=SM_90A, device=None)
     assert (out == 7).all()
+
+
+@pytest.mark.parametrize("channels", [8, 24, 20])
+def test_whole_16_bytes_are_copied_at_once(channels: int) -> None:
+    """Rows that begin at multiples of them and are as long, from a place of each array on; zeros behind a count."""
+    source = np.arange(4 * 5 * channels).reshape(4, 5, channels).astype(np.float16)
+    out = np.full((4, 14, channels), 7, np.float16)
+    rows = [Dimension(3, 5 * channels, 14 * channels), Dimension(6, channels, 2 * channels, count=5)]
+    last = Dimension(channels, 1, 1)
+    rearrange(
+        view_of(source), out, [*rows, last], target=SM_90A, device=None, read_from=5 * channels, write_from=channels
+    )
+    expected = np.full_like(out, 7)
+    expected[:3, 1:11:2] = source[1:]
+    expected[:3, 11] = 0
+    np.testing.assert_array_equal(out, expected)

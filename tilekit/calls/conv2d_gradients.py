@@ -291,40 +291,31 @@ class _Call:
             self.copied(self.like, found, zeros, 0, (down.first * width + along.first) * channels)
             return
         whole = down.all_of(self.axes[0]) and along.all_of(self.axes[1])
-        if whole and turns_filters(w, self.groups, self.chip):
-            axes = [part.over(axis) for part, axis in zip((down, along), self.axes, strict=True)]
-            where: dict[str, Any] = {"target": self.chip, "device": self.device, "result": found}
-            call = ImageGradientArguments.turned(self.like, w, axes, view_of(found), scale=self.scale, **where)
-            if call is not None:
-                launch(call, self.stream)
-                return
-        k, r, s, _ = w.strides
-        filters, each = w.shape[0] // self.groups, channels // self.groups
-        taps = (down.taps, along.taps)
-        turned = self.new((channels, *taps, filters), w.dtype)
-        strides = c_strides((channels, *taps, filters))
-        self.copied(
-            w,
-            turned,
-            [
-                Dimension(self.groups, filters * k, each * strides[0]),
-                Dimension(each, 1, strides[0]),
-                Dimension(down.taps, down.tap_step * r, strides[1], turned=True),
-                Dimension(along.taps, along.tap_step * s, strides[2], turned=True),
-                Dimension(filters, k, 1),
-            ],
-            down.tap * r + along.tap * s,
-        )
-        how: dict[str, Any] = {"padding": (down.pad, along.pad), "dilation": (down.apart, along.apart)}
-        how["groups"] = self.groups
+        axes = [part.over(axis) for part, axis in zip((down, along), self.axes, strict=True)]
+        part = found if whole else self.new((count, axes[0].out, axes[1].out, channels))
+        if not self.turned_part(dy, w, part, down, along, axes):
+            filters, each = w.shape[0] // self.groups, channels // self.groups
+            turned = self.new((channels, down.taps, along.taps, filters), w.dtype)
+            strides, (k, r, s, _) = c_strides(_shape(turned)), w.strides
+            self.copied(
+                w,
+                turned,
+                [
+                    Dimension(self.groups, filters * k, each * strides[0]),
+                    Dimension(each, 1, strides[0]),
+                    Dimension(down.taps, down.tap_step * r, strides[1], turned=True),
+                    Dimension(along.taps, along.tap_step * s, strides[2], turned=True),
+                    Dimension(filters, k, 1),
+                ],
+                down.tap * r + along.tap * s,
+            )
+            how = {"padding": (down.pad, along.pad), "dilation": (down.apart, along.apart), "groups": self.groups}
+            self.convolved(dy, turned, out=self.images(part), **how)
         if whole:
-            self.convolved(dy, turned, out=self.images(found), **how)
             return
-        part = self.convolved(dy, turned, **how)
-        view = read_pixels(part, "dx")
-        image, line, pixel, _ = view.strides
+        image, line, pixel, _ = c_strides(_shape(part))
         self.copied(
-            view,
+            view_of(part),
             found,
             [
                 Dimension(count, image, height * width * channels),
@@ -335,6 +326,29 @@ class _Call:
             down.skip * line + along.skip * pixel,
             (down.first * width + along.first) * channels,
         )
+
+    def turned_part(
+        self, dy: Any, w: ArrayView, part: Any, down: _Remainder, along: _Remainder, axes: list[Axis]
+    ) -> bool:
+        """Compute it with filters that are turned as they are loaded, if that can be; of some places a copy."""
+        if not turns_filters(w, self.groups, self.chip):
+            return False
+        owner: Any = None
+        if (down.taps, along.taps) != w.shape[1:3]:
+            (k, r, s, _), shape = w.strides, (w.shape[0], down.taps, along.taps, w.shape[3])
+            owner, out = self.new(shape, w.dtype), c_strides(shape)
+            order = [Dimension(shape[0], k, out[0]), Dimension(shape[1], down.tap_step * r, out[1])]
+            order += [Dimension(shape[2], along.tap_step * s, out[2]), Dimension(shape[3], 1, 1)]
+            self.copied(w, owner, order, down.tap * r + along.tap * s)
+            w = view_of(owner)
+        if owner is not None and is_product(axes, self.chip, (self.like, 1), (w, 1)):
+            images_product((dy, self.like), (owner, w), part, 1, **self.how)
+            return True
+        where: dict[str, Any] = {"target": self.chip, "device": self.device, "result": part}
+        call = ImageGradientArguments.turned(self.like, w, axes, view_of(part), scale=self.scale, **where)
+        if call is not None:
+            launch(call, self.stream)
+        return call is not None
 
     def weight_part(self, x: ArrayView, dy: ArrayView, found: Any, group: int) -> None:
         """Compute the gradient of a group's filters."""

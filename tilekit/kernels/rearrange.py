@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from typing import Any
 
 from tilekit.arrays import ArrayView, view_of
-from tilekit.assembly.types import GMEM
-from tilekit.assembly.values import Value
+from tilekit.assembly.types import B32, GMEM
+from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.plain import CTAS, PlainKernel
 from tilekit.targets import Target
 from tilekit.tiles.call import fits
 
 DIMENSIONS = 5
+WIDE = 16
+"""Bytes that a thread copies at once, where it can."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Dimension:
 
 
 class RearrangeKernel(PlainKernel):
-    """Copies elements of 1, 2 or 4 bytes, one a thread; neighbours along the last dimension are written together."""
+    """Copies elements of 1, 2, 4 or 16 bytes, one a thread; neighbours of the last dimension are written together."""
 
     def __init__(self, size: int, target: Target) -> None:
         self.size = size
@@ -78,6 +80,13 @@ class RearrangeKernel(PlainKernel):
             start = start + w.widen_multiply(read, self._number(w, f"source_{i}")) * self.size
             end = end + w.widen_multiply(index, self._number(w, f"out_{i}")) * self.size
         memory, bits = w.isa.memory, 8 * self.size
+        if self.size == WIDE:
+            words = [w.variable(B32, w.constant(B32, 0), "word") for _ in range(4)]
+            with w.when(valid):
+                for word, read in zip(words, memory.load_global_b32x4(address=start.retyped(GMEM)), strict=True):
+                    word.assign(read)
+            memory.store_global_b32x4(address=end.retyped(GMEM), values=RegisterTile(words), valid=inside)
+            return
         value = getattr(memory, f"load_global_u{bits}")(address=start.retyped(GMEM), valid=valid)
         place: Value = end.retyped(GMEM)
         if bits < 32:
@@ -89,6 +98,19 @@ class RearrangeKernel(PlainKernel):
 
 
 _kernel = cache(RearrangeKernel)
+
+
+def _wider(own: list[Dimension], numbers: Sequence[int], size: int) -> list[Dimension] | None:
+    """The same copy by elements of 16 bytes, where all begin at multiples of them; `numbers` of bytes must be too."""
+    per, last = WIDE // size, own[-1]
+    whole = (last.source, last.out, last.extent % per, last.turned) == (1, 1, 0, False) and last.count is None
+    apart = [pitch * size for one in own[:-1] for pitch in (one.source, one.out)]
+    if not whole or any(number % WIDE for number in (*numbers, *apart)):
+        return None
+    return [
+        *(replace(one, source=one.source // per, out=one.out // per) for one in own[:-1]),
+        replace(last, extent=last.extent // per),
+    ]
 
 
 def rearrange(
@@ -111,7 +133,12 @@ def rearrange(
     if not total:
         return
     view = view_of(out, "out")
-    kernel = _kernel(view.dtype.bytes, target)
+    size = view.dtype.bytes
+    places = source.address, view.address, read_from * size, write_from * size
+    if (wide := _wider(own, places, size)) is not None:
+        read_from, write_from = (place * size // WIDE for place in (read_from, write_from))
+        own, size, total = wide, WIDE, total * size // WIDE
+    kernel = _kernel(size, target)
     numbers = {"total": fits("elements to copy", total), CTAS: -(-total // kernel.threads)}
     for i, d in enumerate(own):
         count = d.extent if d.count is None else d.count

@@ -12,11 +12,11 @@ from tilekit.arrays import ArrayView
 from tilekit.dtypes import F32
 from tilekit.kernels.conv2d.chips import goes_over_images
 from tilekit.kernels.conv2d.images import Axis
-from tilekit.kernels.conv2d.over_pixels import CHUNK, MetImages, OverPixels, OverPixelsSpec
+from tilekit.kernels.conv2d.over_pixels import CHUNK, NARROW_CHUNK, MetImages, OverPixels, OverPixelsSpec
 from tilekit.kernels.conv2d.problem import one_pitch, pitches_of
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.picker import Extents, quickest
+from tilekit.kernels.matmul.picker import Extents, candidates, quickest
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
@@ -58,23 +58,26 @@ class FilterGradientArguments(MatmulArguments):
         return cls.of(problem, dy, x, out, out.dtype, given, **more)
 
     def spec_storing(self, store: str) -> MatmulSpec:
-        """What computes it; of plain matrices the matmul."""
-        plain = super().spec_storing(store)
-        return OverPixelsSpec(**vars(plain)) if isinstance(self.problem, OverPixels) else plain
+        """What computes it."""
+        return OverPixelsSpec(**vars(super().spec_storing(store)), channels=copied_channels(self.b.shape[3]))
+
+
+def copied_channels(channels: int) -> int:
+    """Channels of a copy, that places of a filter have a whole number of; 0 where there is none."""
+    return next((count for count in (CHUNK, NARROW_CHUNK) if channels % count == 0), 0)
 
 
 def goes_over_pixels(x: ArrayView, dy: ArrayView, axes: Sequence[Axis], groups: int, target: Target) -> bool:
     """Whether the copy engine of a chip finds the images' pixels, and channels fill its copies."""
-    if groups > 1 or not goes_over_images(target) or x.dtype.bits != 16 or 0 in x.shape or x.shape[3] % CHUNK:
+    copied = copied_channels(x.shape[3])
+    if groups > 1 or not copied or not goes_over_images(target) or x.dtype.bits != 16 or 0 in x.shape:
         return False
-    numbers = [
-        x.address,
-        dy.address,
-        (one_pitch(dy) or 0) * dy.dtype.bytes,
-        *(p * x.dtype.bytes for p in pitches_of(x)),
-    ]
-    aligned = not any(number % TMA_ALIGNMENT for number in numbers) and one_pitch(dy)
-    return bool(aligned) and 0 not in pitches_of(x)[:3] and not any(axis.beyond_engine for axis in axes)
+    pitches, pitch = pitches_of(x)[:3], one_pitch(dy) or 0
+    numbers = x.address, dy.address, *(each * x.dtype.bytes for each in (pitch, *pitches))
+    if any(number % TMA_ALIGNMENT for number in numbers) or 0 in (pitch, *pitches):
+        return False
+    spec = OverPixelsSpec(a_dtype=dy.dtype, b_dtype=x.dtype, a_major="mn", b_major="mn", channels=copied)
+    return not any(axis.beyond_engine for axis in axes) and (copied == CHUNK or bool(candidates(spec, target)))
 
 
 def read_over_pixels(x: ArrayView, dy: ArrayView, axes: Sequence[Axis], parts: int = 1) -> OverPixels:

@@ -25,8 +25,8 @@ from tilekit.tiles.call import Call
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
-CHUNK = 64
-"""Channels of a copy, at most: places of a filter have whole copies."""
+CHUNK, NARROW_CHUNK = 64, 32
+"""Channels of a copy, at most, and of those of narrower tiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,20 @@ class OverPixels(MatmulProblem):
 
 @dataclass(frozen=True)
 class OverPixelsSpec(OfImages):
-    """The gradient of filters: ``A`` is that of the result, and ``B`` are images."""
+    """The gradient of filters: ``A`` is that of the result, and ``B`` are images.
+
+    Attributes
+    ----------
+    channels
+        What copies of B divide: a place of a filter has whole copies.
+    """
+
+    channels: int = CHUNK
+
+    @property
+    def place_channels(self) -> int:
+        """The same."""
+        return self.channels
 
     def loader(
         self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any

@@ -153,5 +153,7 @@ class ImageGradientArguments(MatmulArguments):
 
 
 def turns_filters(w: ArrayView, groups: int, target: Target) -> bool:
-    """Whether a chip loads filters of a type turned."""
-    return groups == 1 and w.dtype.bits == 16 and goes_over_images(target)
+    """Whether a chip loads such filters turned: they fill slices of K, and channels whole 16 bytes."""
+    size = w.dtype.bytes
+    fill = not (w.shape[0] * size % SWIZZLE_BYTES or w.shape[3] * size % TMA_ALIGNMENT)
+    return groups == 1 and w.dtype.bits == 16 and fill and goes_over_images(target)

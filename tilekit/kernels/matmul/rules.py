@@ -162,7 +162,7 @@ def found_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator
     """Tiles of what the copy engine looks for along K begin at copies: a copy has channels of one place."""
     finds = spec.finds[:: -1 if config.swap_ab else 1]
     for tile, found in zip(config.operands(spec), finds, strict=True):
-        if found and tile.major == "mn" and tile.rows % tile.chunk:
+        if found and tile.major == "mn" and (tile.rows % tile.chunk or spec.place_channels % tile.chunk):
             rows, columns = config.tile
             text = f"tile {rows}x{columns}: {tile.name.upper()} is copied in whole {tile.chunk} channels of a place"
             yield Violation(f"copies of places of {tile.name.upper()}", "tile", text)

@@ -414,6 +414,11 @@ class MatmulSpec:
         return False, False
 
     @property
+    def place_channels(self) -> int:
+        """What copies of an operand divide whose rows are places and channels of images; 0 of others."""
+        return 0
+
+    @property
     def copies(self) -> bool:
         """Whether threads copy an operand."""
         return self.loads != ("tma", "tma")

@@ -17,7 +17,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
 from tilekit.tile_op.wgmma import ATOM_ROWS
-from tilekit.tiles.operand import SWIZZLE_BYTES
+from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
 
 # Most of the constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
@@ -453,7 +453,12 @@ def _finding_clocks(config: MatmulConfig, spec: MatmulSpec) -> float:
     """Clocks that the copy engine takes to find the rows of a k-block that lie in no order."""
     finds = spec.finds[:: -1 if config.swap_ab else 1]
     parts = zip(config.operands(spec), config.multicast, finds, strict=True)
-    return PIXEL_CLOCKS * sum(tile.image_rows * tile.slices / sharers for tile, sharers, found in parts if found)
+    return PIXEL_CLOCKS * sum(_lines(tile) * tile.slices / sharers for tile, sharers, found in parts if found)
+
+
+def _lines(tile: OperandTile) -> int:
+    """Rows of a slice's image: of M or N, or of K in each chunk."""
+    return tile.image_rows if tile.major == "k" else tile.image_rows // tile.chunk * tile.slice_k
 
 
 def resident(configs: HopperConfigs, sms: int) -> Array:
