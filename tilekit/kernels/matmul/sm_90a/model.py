@@ -22,10 +22,10 @@ from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
 # Most of the constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 9553
+L2_BYTES_PER_CLOCK = 9400
 """What the whole chip's L2 feeds to shared memory where all SMs ask."""
 
-CROWDING = 0.3
+CROWDING = 0.25
 """How an SM's part of that falls with the SMs that ask: the power of their share."""
 
 OFF_SECTOR_COST = 1.3
@@ -37,13 +37,22 @@ COUPLED_COST = 1.005
 They wait for each other's stages, each of which waits for its own part of the larger operand, which comes from DRAM.
 """
 
-EIGHT_COST = 1.15
-"""How many times as long k-blocks take in clusters of eight, whose two sides wait for each other."""
+CLUSTER_COST = 1.03
+"""How many times as long k-blocks take in a cluster, whose CTAs fill each other's stages."""
 
-THIRD_COST = 1.04
+EIGHT_COST = 1.24
+"""The same again in clusters of eight, whose two sides wait for each other."""
+
+THIRD_COST = 1.01
 """How many times as long they take where three warpgroups multiply: a stage is free when the slowest is done."""
 
-COLD_COST = 0.4664
+LARGE_TILE = 128 * 176
+"""Elements of a tile from which on k-blocks take longer than what limits them says."""
+
+LARGE_COST = 0.017
+"""By how much, for each 128x64 elements more."""
+
+COLD_COST = 0.43
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
@@ -52,10 +61,10 @@ SHARED_BYTES_PER_CLOCK = 128
 LAUNCH_CLOCKS = 2336
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-EARLY_CLOCKS = 1300
+EARLY_CLOCKS = 1100
 """What a launch takes less where the one before it leaves it as many SMs as it needs: its CTAs are ready by then."""
 
-CLUSTER_CLOCKS = 2248
+CLUSTER_CLOCKS = 1811
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
 SHIFTED = 7
@@ -108,10 +117,10 @@ DRAM_BYTES_PER_CLOCK = 2477
 LAST_WAVE = 0.3349
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 2.547
+MIXTURE = 3.0
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
-SHARED_PART = 1.122
+SHARED_PART = 1.09
 """Of shared memory's time, what instructions that read it wait for."""
 
 OVERLAP = 5.348
@@ -144,7 +153,7 @@ WIDE_GROUP_COST = 0.15
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
 
-DRAINED_COST = 1.065
+DRAINED_COST = 1.044
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
 
 ADDING_CLOCKS = 100
@@ -162,8 +171,11 @@ ADDED_STORE_BYTES_PER_CLOCK = 24.0
 ADDED_LATENCY_CLOCKS = 1800
 """From a stage that is free to its bytes, in such kernels, whose k-blocks take longer."""
 
-LATENCY_CLOCKS = 3023
-"""From a stage that is free to its bytes: what a ring of few stages waits for."""
+LATENCY_CLOCKS = 2500
+"""From a stage that is free to its first bytes: what a ring of few stages waits for."""
+
+FILL_PART = 0.64
+"""Of L2's time for a stage, what it waits for beside until the last byte is there."""
 
 SHARE_CLOCKS = 3287
 """What the last share of a sum waits for the others, which have told that they are kept."""
@@ -180,13 +192,13 @@ FIXUP_BYTES_PER_CLOCK = 20
 EXCHANGE_CLOCKS = 332.8
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 31.09
+EXCHANGE_BYTES_PER_CLOCK = 11.9
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.09823
+POWER_SHARE = 0.096
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.2308
+POWER_CLOCKS = 0.25
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
 FETCH_ENERGY = 8.625e-05
@@ -519,7 +531,7 @@ class BlockClocks:
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
         limit = np.where(c.drained, DRAINED_COST, 1) * limit
-        latency = ADDED_LATENCY_CLOCKS if spec.own_sums else LATENCY_CLOCKS
+        latency = ADDED_LATENCY_CLOCKS if spec.own_sums else LATENCY_CLOCKS + FILL_PART * l2
         least = np.maximum(SLICE_CLOCKS * c.k_group, latency / (c.stages - HELD))
         least = np.maximum(least, c.gathered)
         limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
@@ -551,8 +563,10 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     if not (spec.own_sums or spec.own_loaders or spec.groups):  # neither was seen with these
-        wave = wave * np.where(c.cluster_m * c.cluster_n >= 8, EIGHT_COST, 1)
+        ctas = c.cluster_m * c.cluster_n
+        wave = wave * np.where(ctas > 1, CLUSTER_COST, 1) * np.where(ctas >= 8, EIGHT_COST, 1)
         wave = wave * np.where(c.consumers_per_tile >= 3, THIRD_COST, 1)
+        wave = wave * (1 + LARGE_COST * np.maximum(area - LARGE_TILE, 0) / (128 * 64))
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
     wave = np.where(c.pingpong, in_turn, wave)
     ready = np.where(c.gathered > block.tensor, grids.k_blocks, np.minimum(grids.k_blocks, c.stages))
