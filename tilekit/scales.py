@@ -83,6 +83,9 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     element = str(dtype if found.packed == 1 else "e2m1x2")
     if element not in found.types:
         raise ArgumentError.of("dtype", dtype, legal=" or ".join(found.types), nearest="e4m3", code="TK-SCALE-005")
+    if scale is not None and (found.scale is UE8M0 or not 0 < scale < float("inf")):
+        legal = "a number above 0 for nvfp4; MXFP8 and MXFP4 have none"
+        raise ArgumentError.of("scale", scale, legal=legal, nearest=None, code="TK-SCALE-005")
     xp = _library(x, "x")
     if len(x.shape) != 2 or x.shape[1] % found.packed:
         raise ArgumentError(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from tilekit.assembly.fit import OWN_RULE, component
-from tilekit.assembly.types import B32, F32, GMEM, S32, U32
+from tilekit.assembly.types import F32, GMEM, S32, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import UE8M0, DType
@@ -184,7 +184,9 @@ class BoundQuantised:
             for first in range(0, len(words), 4):
                 valid = inside & (column + 2 * first * each < e.columns)
                 w.isa.memory.store_global_b32x4(
-                    address=(start + 4 * first).retyped(GMEM), values=RegisterTile(words[first : first + 4]), valid=valid
+                    address=(start + 4 * first).retyped(GMEM),
+                    values=RegisterTile(words[first : first + 4]),
+                    valid=valid,
                 )
             return
         for index, half in enumerate(halves):

@@ -108,7 +108,7 @@ class BlockScaledArguments(Arguments):
             dtype, shape = quantised.element, quantised.shape(problem.m, problem.n)
             vo = None if vo is None else quantised.values(vo)
         epilogue = {name: given[name] for name in ("bias", "scale", "residual", "beta") if name in given}
-        found_call = cls.of(
+        call = cls.of(
             problem,
             va,
             vb,
@@ -127,8 +127,9 @@ class BlockScaledArguments(Arguments):
             quantised=quantised,
         )
         if quantised is not None:
-            quantised.check(found_call.out, list(found_call.arrays.items()) if memory else [])
-        return found_call
+            others = [item for item in call.arrays.items() if item[0] != "out_scales"]
+            quantised.check(call.out, others if memory else [])
+        return call
 
     @property
     def arrays(self) -> dict[str, ArrayView]:

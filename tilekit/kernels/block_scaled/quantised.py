@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, cast
 from tilekit.arrays import ArrayView, new_arrays, require_output
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import Epilogue
-from tilekit.dtypes import E2M1X2, E4M3, U8, UE8M0, DType
+from tilekit.dtypes import E2M1, E2M1X2, E4M3, U8, UE8M0, DType, as_dtype
 from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.quantised import QuantisedEpilogue
 from tilekit.errors import ArgumentError
@@ -19,7 +19,6 @@ from tilekit.targets import TARGETS, Target
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
 from tilekit.tiles.call import fits
-
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,11 @@ class QuantisedResult:
         """Of a call's keywords, what is said of a quantised result, if it is one, and where its values go."""
         asked, scale, out = given.get("out_dtype"), given.get("out_scale"), given.get("out")
         found = FORMATS.get(asked) if isinstance(asked, str) else None
+        if found is None and asked is not None and as_dtype(asked, "out_dtype") in (E2M1, E2M1X2):
+            raise ArgumentError.of(
+                "out_dtype", asked, legal="'mxfp4' or 'nvfp4', of which elements are e2m1", nearest="mxfp4",
+                code="TK-SCALE-006",
+            )  # fmt: skip
         if scale is not None and (found is None or found.scale is UE8M0):
             raise ArgumentError(
                 f"out_scale={scale} with out_dtype={asked!r}: legal: with out_dtype='nvfp4', whose scales are over one "

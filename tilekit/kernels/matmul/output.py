@@ -258,6 +258,7 @@ def declare_k(w: Writer) -> Value:
 
 def declare_columns(w: Writer) -> Value:
     """Declare the columns of the output."""
+
     def count(call: Call) -> int:
         out = call.matrix("d")
         return fits("N", out.extents[0] * out.dtype.packed)

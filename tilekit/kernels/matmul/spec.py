@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Role, Writer
-from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
 from tilekit.drivers.warp_specialized import Epilogue
+from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.shares import ShareKind

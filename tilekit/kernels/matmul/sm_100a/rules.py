@@ -131,7 +131,9 @@ def _rows(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
     if not spec.stores_rows:
         return
     if config.swap_ab:
-        yield Violation("rows of the transpose", "swap_ab", "swap_ab=True: a thread quantises blocks of a row, and has it")
+        yield Violation(
+            "rows of the transpose", "swap_ab", "swap_ab=True: a thread quantises blocks of a row, and has it"
+        )
     if config.split_k > 1:
         text = f"split_k={config.split_k}: a thread quantises whole sums from tensor memory"
         yield Violation("rows of shares", "split_k", text)
