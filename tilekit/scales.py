@@ -54,7 +54,7 @@ class Quantised(NamedTuple):
     scale: float
 
 
-def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3") -> Quantised:
+def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | None = None) -> Quantised:
     """Round a matrix to a format whose blocks of K, the last dimension, have scales.
 
     Parameters
@@ -65,6 +65,8 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3") -> Quantised:
         ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"``.
     dtype
         Of MXFP8's elements: e4m3 or e5m2.
+    scale
+        Of NVFP4: that of the whole, by default its largest number / 2688.
 
     Returns
     -------
@@ -81,6 +83,9 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3") -> Quantised:
     element = str(dtype if found.packed == 1 else "e2m1x2")
     if element not in found.types:
         raise ArgumentError.of("dtype", dtype, legal=" or ".join(found.types), nearest="e4m3", code="TK-SCALE-005")
+    if scale is not None and (found.scale is UE8M0 or not 0 < scale < float("inf")):
+        legal = "a number above 0 for nvfp4; MXFP8 and MXFP4 have none"
+        raise ArgumentError.of("scale", scale, legal=legal, nearest=None, code="TK-SCALE-005")
     xp = _library(x, "x")
     if len(x.shape) != 2 or x.shape[1] % found.packed:
         raise ArgumentError(
@@ -106,8 +111,9 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3") -> Quantised:
         factors = _looked_up(xp, _TABLES[UE8M0], scales, x)
         scales = scales if xp.__name__ == "cupy" else _retyped(xp, scales, UE8M0)
     else:
-        overall = float(most.max()) / (_LARGEST["e4m3"] * 6) if 0 not in x.shape else 1.0
-        overall = overall if 0 < overall < float("inf") else 1.0
+        if scale is None:
+            scale = float(most.max()) / (_LARGEST["e4m3"] * 6) if 0 not in x.shape else 1.0
+        overall = scale if 0 < scale < float("inf") else 1.0
         scales = _cast(xp, xp.clip(most / np.float32(6 * overall), 0, _LARGEST["e4m3"]), E4M3)
         factors = dequantise(scales) * np.float32(overall)
     divided = padded / xp.where(factors == 0, xp.ones_like(factors), factors)[:, :, None]
@@ -119,7 +125,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3") -> Quantised:
         )
     size = abs(divided)
     code = sum(_cast(xp, size > at if index % 2 == 0 else size >= at, "uint8") for index, at in enumerate(_MIDDLES))
-    code = code + _cast(xp, divided < 0, "uint8") * 8
+    code = code + _cast(xp, xp.signbit(divided), "uint8") * 8
     return Quantised(code[:, 0::2] + code[:, 1::2] * 16, scales, overall)
 
 

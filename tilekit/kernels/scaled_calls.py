@@ -11,6 +11,7 @@ from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
 from tilekit.kernels.blockwise.arguments import BlockwiseArguments
 from tilekit.kernels.scaled.keywords import ScaledKeywords
+from tilekit.tile_op.block_scaled import FORMATS
 
 
 class Reader(Protocol):
@@ -48,4 +49,13 @@ def read_scaled(
         if dtype.bits <= 8:
             near = "ue8m0, a power of two for every 32 elements of K"
         raise ArgumentError(f"scale_a is {dtype}; legal: {legal}; nearest: {near}", code="TK-SCALE-001")
+    asked = {name: keywords[name] for name in ("out_dtype", "out_scale") if keywords.get(name) is not None}
+    if dtype is F32 and ("out_scale" in asked or asked.get("out_dtype") in FORMATS):
+        name, given = asked.popitem()
+        raise ArgumentError(
+            f"{name}={given!r} with f32 scales of blocks: such a product writes bf16, f16 or f32, and operands with "
+            "ue8m0 or e4m3 scales are multiplied into quantised results; nearest: out_dtype='bf16', then "
+            "tilekit.quantise",
+            code="TK-SCALE-006",
+        )
     return READERS[dtype](a, b, scale_a, scale_b, memory=memory, **keywords)

@@ -185,6 +185,13 @@ class TensorConsumer:
             for registers in fragments
         ]
 
+    def row(self, w: Writer, left: int, columns: int) -> RegisterTile:
+        """Load `columns` columns, a power of two, of the thread's row from `left` on."""
+        registers = w.tile(F32, columns, "acc")
+        w.ptx.tcgen05.load_32x32b(values=registers, address=(self._columns + left).retyped(TMEM), x=columns)
+        w.ptx.tcgen05.wait_load()
+        return registers
+
     def done(self, w: Writer) -> None:
         """Let the mma role overwrite the stage: one arrival a warp, with pairs on the leader's barrier."""
         w.ptx.tcgen05.fence_before()

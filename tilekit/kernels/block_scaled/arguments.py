@@ -14,13 +14,14 @@ from tilekit.dtypes import E2M1, E2M1X2, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.block_scaled.layout import laid_out
+from tilekit.kernels.block_scaled.quantised import QuantisedResult, QuantisedSpec
 from tilekit.kernels.block_scaled.scales import Scales, read_scales
 from tilekit.kernels.block_scaled.scaling_chips import takes_scales
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.arguments import spec_of
 from tilekit.kernels.matmul.platforms import read_for
-from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
 from tilekit.kernels.scaled.keywords import ScaledKeywords
 from tilekit.targets import TARGETS
@@ -53,10 +54,13 @@ class BlockScaledArguments(Arguments):
         How operands are scaled.
     scales
         Those of ``scale_a`` and ``scale_b``.
+    quantised
+        What is said of the result's format, where it has one.
     """
 
     format: ScaleFormat
     scales: dict[str, Scales] = field(hash=False)
+    quantised: QuantisedResult | None = None
 
     @classmethod
     def parse(
@@ -98,16 +102,20 @@ class BlockScaledArguments(Arguments):
         target, device = resolve_target(va, CHIPS[0] if place is None and va.device == "cpu" else place, memory=memory)
         loaded = read_for(target, va, vb)
         problem = replace(problem, a=loaded.a, b=loaded.b)
-        out = given.get("out")
-        vo = None if out is None else matrix_view(out, "out")
+        quantised, out = QuantisedResult.read(given)
+        vo, dtype, shape = None if out is None else matrix_view(out, "out"), given.get("out_dtype"), None
+        if quantised is not None:
+            dtype, shape = quantised.element, quantised.shape(problem.m, problem.n)
+            vo = None if vo is None else quantised.values(vo)
         epilogue = {name: given[name] for name in ("bias", "scale", "residual", "beta") if name in given}
-        return cls.of(
+        call = cls.of(
             problem,
             va,
             vb,
             vo,
-            result_type(va, vo, given.get("out_dtype")),
+            result_type(va, vo, dtype),
             cast(EpilogueKeywords, epilogue),
+            shape=shape,
             memory=memory,
             target=target,
             device=device,
@@ -116,12 +124,46 @@ class BlockScaledArguments(Arguments):
             config=given.get("config"),
             format=found,
             scales=scales,
+            quantised=quantised,
         )
+        if quantised is not None:
+            others = [item for item in call.arrays.items() if item[0] != "out_scales"]
+            quantised.check(call.out, others if memory else [])
+        return call
 
     @property
     def arrays(self) -> dict[str, ArrayView]:
         """Everything in memory, by the names of `Addresses`."""
-        return {**super().arrays, **{name: scales.view for name, scales in self.scales.items()}}
+        further = {name: scales.view for name, scales in self.scales.items()}
+        if self.quantised is not None and self.quantised.view is not None:
+            further["out_scales"] = self.quantised.view
+        return {**super().arrays, **further}
+
+    def into(self, result: Any) -> Self:
+        """The same call with a new output."""
+        made = super().into(result)
+        return made if self.quantised is None else replace(made, out=self.quantised.values(made.out))
+
+    def completed(self, stream: int | None = None) -> Self:
+        """The same call with new scales of its result, where it has none."""
+        if self.quantised is None or self.quantised.view is not None:
+            return self
+        return replace(self, quantised=self.quantised.completed(self.out, stream))
+
+    @property
+    def extra_names(self) -> tuple[str, ...]:
+        """What is stored beside the values."""
+        return () if self.quantised is None else ("out_scales",)
+
+    @property
+    def results(self) -> Any:
+        """What the call returns: the output, or its values and scales."""
+        return self.result if self.quantised is None else (self.result, self.quantised.array)
+
+    @property
+    def call(self) -> MatmulCall:
+        """What a launch needs beside addresses."""
+        return super().call if self.quantised is None else replace(super().call, numbers=self.quantised.numbers)
 
     def prepared(self, stream: Any = None) -> Self:
         """The same call with all scales as the tensor core reads them; a kernel lays out those that lie as a matrix."""
@@ -135,7 +177,10 @@ class BlockScaledArguments(Arguments):
 
     def spec_storing(self, store: str) -> BlockScaledSpec:
         """The matmul that stores in the way `store`."""
-        kind = partial(BlockScaledSpec, scaled=cast(Any, self.format.name))
+        kind: Any = BlockScaledSpec
+        if self.quantised is not None:
+            kind = partial(QuantisedSpec, out_scaled=cast(Any, self.quantised.format.name))
+        kind = partial(kind, scaled=cast(Any, self.format.name))
         return cast(BlockScaledSpec, spec_of(self.problem, self.out.dtype, self.functions, store=store, kind=kind))
 
 

@@ -9,6 +9,7 @@ from tilekit.annotations import takes
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
+from tilekit.kernels.block_scaled.quantised import QuantisedSpec
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.plan import EmulatorKeywords, Plan
@@ -39,7 +40,7 @@ class BlockScaledKernel(MatmulKernel):
             a,
             b,
             out=out,
-            out_dtype=spec.out_dtype,
+            out_dtype=spec.out_scaled if isinstance(spec, QuantisedSpec) else spec.out_dtype,
             activation=spec.functions.activation,
             target=self.target.name,
             **given,

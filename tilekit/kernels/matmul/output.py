@@ -9,7 +9,6 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
-from tilekit.dtypes import F32
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
@@ -101,7 +100,7 @@ class OutputPlan:
     def direct(self) -> bool:
         """Whether threads store the output from registers."""
         own = self.spec.components.epilogue is not None
-        return own or not self.staged or self.spec.store == "direct"
+        return own or self.spec.stores_rows or not self.staged or self.spec.store == "direct"
 
     @property
     def residual_stages(self) -> int:
@@ -166,7 +165,7 @@ class OutputPlan:
         # M is declared by the component that needs it; groups of rows have declared it for their schedule.
         own = spec.components.functions is not None
         rows = declare_rows(w) if self.direct or own or spec.functions.scale_a else None
-        precise = spec.out_dtype == F32
+        precise = spec.precise
         functions: Fusion
         made = None
         if rows is not None:
@@ -191,7 +190,7 @@ class OutputPlan:
         epilogue: Epilogue
         residual = None
         if rows is not None and self.direct:
-            epilogue = spec.components.storing(
+            epilogue = spec.storing(
                 w,
                 layout,
                 functions,
@@ -268,7 +267,12 @@ def declare_k(w: Writer) -> Value:
 
 def declare_columns(w: Writer) -> Value:
     """Declare the columns of the output."""
-    return w.parameter("columns", U32, lambda call: fits("N", call.matrix("d").extents[0]))
+
+    def count(call: Call) -> int:
+        out = call.matrix("d")
+        return fits("N", out.extents[0] * out.dtype.packed)
+
+    return w.parameter("columns", U32, count)
 
 
 def declare_rows(w: Writer) -> Value:

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Literal
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.warp_specialized import Epilogue
 from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.shares import ShareKind
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
@@ -20,6 +22,7 @@ from tilekit.targets import Target
 from tilekit.tile_io.cp_async import NARROW_REGISTERS, WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_pipeline.payload import Payload, StageTile
@@ -122,6 +125,12 @@ class MatmulSpec:
     k_major: ClassVar[bool] = False
     """Whether operands have K contiguous on every chip."""
 
+    outputs: ClassVar[tuple[DType, ...]] = DTYPES
+    """What it may be asked to write, unless operands are whole numbers."""
+
+    stores_rows: ClassVar[bool] = False
+    """Whether a thread stores whole rows of a tile, which it reads from tensor memory: no transposes, and no shares."""
+
     @property
     def multiplied(self) -> str:
         """What a loop multiplies, as tables of its clocks call it."""
@@ -156,8 +165,8 @@ class MatmulSpec:
                 )
         if a == S8 or self.out_dtype == S32:
             self._check_whole()
-        elif self.out_dtype not in DTYPES:
-            legal = ", ".join(dtype.name for dtype in DTYPES)
+        elif self.out_dtype not in self.outputs:
+            legal = ", ".join(dtype.name for dtype in self.outputs)
             raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
         if self.groups not in (None, "ends", "counts"):
             raise ArgumentError.of(
@@ -392,6 +401,15 @@ class MatmulSpec:
         """What a kernel has in the place of a plain matmul's component, for `explain`: a line each."""
         groups = ("GroupedScheduler, from the groups' bounds, for the schedule of a raster",) if self.groups else ()
         return *groups, *(f"{name}, of the caller's" for name in self.components.names)
+
+    @property
+    def precise(self) -> bool:
+        """Whether functions of elements are computed to more than 16 bits."""
+        return self.out_dtype == F32
+
+    def storing(self, w: Writer, layout: AccumulatorLayout, functions: Fusion, **how: Any) -> Epilogue:
+        """What stores from registers, as `DirectEpilogue` takes these."""
+        return self.components.storing(w, layout, functions, **how)
 
     @property
     def indexed(self) -> bool:

@@ -16,6 +16,7 @@ class ScaledOperands(TypedDict, total=False):
     scale: Any
     residual: Any
     beta: float
+    out_scale: float
 
 
 class ScaledKeywords(ScaledOperands, total=False):

@@ -127,6 +127,19 @@ def _promotion(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Itera
         yield Violation("sums", "tile", text)
 
 
+def _rows(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Threads that store whole rows read them from tensor memory, where all of a sum is, upright."""
+    if not spec.stores_rows:
+        return
+    if config.swap_ab:
+        yield Violation(
+            "rows of the transpose", "swap_ab", "swap_ab=True: a thread quantises blocks of a row, and has it"
+        )
+    if config.split_k > 1:
+        text = f"split_k={config.split_k}: a thread quantises whole sums from tensor memory"
+        yield Violation("rows of shares", "split_k", text)
+
+
 def _values(field: str, config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
     if field == "tile":
         return [(m, n) for m in ROWS for n in range(8, MAX_N + 1, 8)]
@@ -145,7 +158,7 @@ RULES = RuleBook(
             *(LOAD_ORDER, _load_order),
         ),
         (_tile, _pairs),
-        (slice_rule, found_rule, copies_rule, _tensor_memory, _promotion, written_rule, own_rule, whole_rule),
+        (slice_rule, found_rule, copies_rule, _tensor_memory, _promotion, written_rule, own_rule, whole_rule, _rows),
         (shared_memory_rule,),
     ),
     values=_values,

@@ -1,0 +1,187 @@
+"""Results in a block-scaled format: the spec of a product whose epilogue quantises, and what such a call says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, cast
+
+from tilekit.arrays import ArrayView, new_arrays, require_output
+from tilekit.assembly.writer import Writer
+from tilekit.drivers.warp_specialized import Epilogue
+from tilekit.dtypes import E2M1, E2M1X2, E4M3, U8, UE8M0, DType, as_dtype
+from tilekit.epilogue.fusion import Fusion
+from tilekit.epilogue.quantised import QuantisedEpilogue
+from tilekit.errors import ArgumentError
+from tilekit.kernels.block_scaled.spec import BlockScaledSpec
+from tilekit.kernels.problem import matrix_view, output_matrix
+from tilekit.targets import TARGETS, Target
+from tilekit.tile_op.accumulators import AccumulatorLayout
+from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
+from tilekit.tiles.call import fits
+
+
+@dataclass(frozen=True)
+class QuantisedSpec(BlockScaledSpec):
+    """A block-scaled product whose epilogue quantises.
+
+    Attributes
+    ----------
+    out_dtype
+        What a byte of the result holds: e4m3, or a pair of e2m1.
+    out_scaled
+        The result's format.
+    """
+
+    out_dtype: DType = E4M3
+    out_scaled: Literal["mxfp8", "mxfp4", "nvfp4"] = "mxfp8"
+    outputs = (E4M3, E2M1X2)
+    stores_rows = True
+    precise = True
+
+    def _check_types(self) -> None:
+        super()._check_types()
+        if self.out_dtype is not element_of(FORMATS[self.out_scaled]):
+            legal = f"{element_of(FORMATS[self.out_scaled])} for {self.out_scaled}"
+            raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, code="TK-SCALE-006")
+        if self.functions.residual is not None:
+            raise ArgumentError(
+                f"a residual of {self.functions.residual} with out_dtype={self.out_scaled!r}: what is quantised is "
+                "computed from the product, a scale, a bias and an activation; nearest: out_dtype='bf16', then "
+                "tilekit.quantise",
+                code="TK-SCALE-006",
+            )
+
+    def check(self, target: Target) -> None:
+        """Raise `ArgumentError` for a chip whose threads do not have whole rows, and what the product raises."""
+        if not target.has("tensor_memory"):
+            able = ", ".join(chip.name for chip in TARGETS.values() if chip.has("tensor_memory"))
+            raise ArgumentError(
+                f"out_dtype={self.out_scaled!r} on {target.name}: results are quantised where threads read whole rows "
+                f"from tensor memory; legal: {able}, or bf16, f16 and f32; nearest: bf16, then tilekit.quantise",
+                code="TK-SCALE-006",
+            )
+        super().check(target)
+
+    def storing(self, w: Writer, layout: AccumulatorLayout, functions: Fusion, **how: Any) -> Epilogue:
+        """What quantises and stores."""
+        given = {name: how[name] for name in ("out", "rows", "columns", "wide")}
+        made = QuantisedEpilogue(w, layout, functions, scaled=FORMATS[self.out_scaled], **given)
+        return cast(Epilogue, made)
+
+    @property
+    def swaps(self) -> tuple[str, ...]:
+        """What a kernel has in the place of a plain matmul's component."""
+        return *super().swaps, "QuantisedEpilogue for StagedEpilogue: a thread has a row, and makes its blocks' scales"
+
+    @property
+    def name(self) -> str:
+        """A symbol that tells kernels apart in a profile."""
+        return f"{super().name}_to_{self.out_scaled}"
+
+
+@dataclass(frozen=True)
+class QuantisedResult:
+    """What a call says of a result that is quantised.
+
+    Attributes
+    ----------
+    format
+        Its format.
+    scale
+        What everything is multiplied by besides.
+    array, view
+        Of its scales, which the caller's library knows and we; None until there are any.
+    """
+
+    format: ScaleFormat
+    scale: float = 1.0
+    array: Any = None
+    view: ArrayView | None = None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> tuple[Self | None, Any]:
+        """Of a call's keywords, what is said of a quantised result, if it is one, and where its values go."""
+        asked, scale, out = given.get("out_dtype"), given.get("out_scale"), given.get("out")
+        found = FORMATS.get(asked) if isinstance(asked, str) else None
+        if found is None and asked is not None and as_dtype(asked, "out_dtype") in (E2M1, E2M1X2):
+            raise ArgumentError.of(
+                "out_dtype", asked, legal="'mxfp4' or 'nvfp4', of which elements are e2m1", nearest="mxfp4",
+                code="TK-SCALE-006",
+            )  # fmt: skip
+        if scale is not None and (found is None or found.scale is UE8M0):
+            raise ArgumentError(
+                f"out_scale={scale} with out_dtype={asked!r}: legal: with out_dtype='nvfp4', whose scales are over one "
+                "of the whole; leave it out",
+                code="TK-SCALE-006",
+            )
+        if scale is not None and not 0 < scale < float("inf"):
+            raise ArgumentError.of("out_scale", scale, legal="a number above 0", nearest=1.0, code="TK-SCALE-006")
+        if found is None:
+            if isinstance(out, (tuple, list)):
+                raise ArgumentError(
+                    f"out is a tuple of {len(out)} with out_dtype={asked!r}: legal: one array, or with out_dtype "
+                    f"{', '.join(FORMATS)} its values and scales",
+                    code="TK-SCALE-006",
+                )
+            return None, out
+        if out is None:
+            return cls(found, scale or 1.0), None
+        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            raise ArgumentError(
+                f"out is {'a tuple of ' + str(len(out)) if isinstance(out, (tuple, list)) else 'one array'} with "
+                f"out_dtype={asked!r}: legal: (values, scales)",
+                code="TK-SCALE-006",
+            )
+        return cls(found, scale or 1.0, out[1], matrix_view(out[1], "out[1]")), out[0]
+
+    @property
+    def element(self) -> DType:
+        """What a byte of the result holds."""
+        return element_of(self.format)
+
+    def shape(self, m: int, n: int) -> tuple[int, int]:
+        """Of the bytes of an (m, n) result."""
+        if n % self.format.packed:
+            raise ArgumentError(
+                f"b has {n} columns with out_dtype={self.format.name!r}: two e2m1 share a byte, so N is even; nearest: "
+                f"{n + 1}, with zeros",
+                code="TK-SCALE-006",
+            )
+        return m, n // self.format.packed
+
+    def values(self, view: ArrayView) -> ArrayView:
+        """The result's bytes, of whatever type, as elements."""
+        return replace(view, dtype=E2M1X2) if view.dtype is U8 and self.element is E2M1X2 else view
+
+    def scale_shape(self, out: ArrayView) -> tuple[int, int]:
+        """Of the scales of a result."""
+        rows, size = out.shape
+        return rows, -(-size * self.format.packed // self.format.block)
+
+    def check(self, out: ArrayView, inputs: list[tuple[str, ArrayView]]) -> None:
+        """Raise `ArgumentError` for the caller's scales of a result, if they are of another shape or type."""
+        if self.view is not None:
+            byte = self.view.dtype is U8 and self.format.scale is UE8M0
+            require_output(self.view, self.scale_shape(out), U8 if byte else self.format.scale, inputs, "out[1]")
+            output_matrix(self.view, "out[1]")
+
+    def completed(self, out: ArrayView, stream: Any) -> Self:
+        """The same with new scales, if there are none; CuPy has no 8-bit floats, and its ue8m0 are uint8."""
+        if self.view is not None:
+            return self
+        dtype = U8 if out.library == "cupy" and self.format.scale is UE8M0 else self.format.scale
+        made = new_arrays(out, self.scale_shape(out), dtype)(stream)
+        return replace(self, array=made, view=matrix_view(made, "out[1]"))
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What the epilogue's parameters follow from."""
+        pitch = 0 if self.view is None else output_matrix(self.view, "out[1]").row_pitch
+        whole = {"out_scale": self.scale, "out_largest": 6 * self.scale}
+        return {"out_scale_pitch": fits("out[1]'s row pitch", pitch), **whole}
+
+
+def element_of(found: ScaleFormat) -> DType:
+    """What a byte of a result in a format holds."""
+    return E4M3 if found.packed == 1 else E2M1X2
