@@ -64,7 +64,7 @@ def test_pairs_are_those_that_are_seen(shape: str) -> None:
     assert case.flops == 2 * case.batch * case.heads * seen * elements
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES[1:3], *(pytest.param(one, marks=pytest.mark.breadth) for one in SHAPES)])
 def test_a_case_is_checked_as_by_definition(shape: str) -> None:
     """Scores that become weights of values are attention; tilekit's are right, and one that is wrong is found."""
     case, machine = AttentionWorkload.parse(shape, AttentionWorkload(dtype=F16)), SimulatedMachine()

@@ -64,7 +64,6 @@ def expected(q: Any, k: Any, v: Any, change: Any, *, causal: bool) -> Any:
     ("queries", "keys", "spec", "change", "chip"),
     [
         (70, 130, {}, same_document, "sm_90a"),
-        (3, 200, {"group": 2}, alibi, "sm_90a"),
         (70, 60, {"right": True}, alibi, "sm_100a"),
         *(
             pytest.param(*case, change, chip, marks=pytest.mark.breadth)

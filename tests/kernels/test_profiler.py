@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +20,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.plan import DevicePlan
 
 KERNELS: dict[str, tuple[Any, Any]] = {
     "sm_90a": (MatmulConfig(tile=(128, 64), cluster=(2, 1), profile_tiles=8), {"load", "mma", "mma 1", "epilogue"}),
@@ -40,6 +42,19 @@ def _traced(target: str, m: int = 500, n: int = 200, k: int = 136) -> Any:
     assert np.array_equal(plan(), exact.astype(ml_dtypes.bfloat16))
     assert plan.report.findings == ()
     return plan.trace()
+
+
+def test_notes_of_an_earlier_launch_are_cleared() -> None:
+    """A launch on a GPU begins with no records, since CTAs that claim tiles may note fewer than before."""
+    done: list[str] = []
+    plan: Any = object.__new__(DevicePlan)
+    plan._scratch = {"profile": SimpleNamespace(clear=lambda: done.append("clear"))}
+    plan.launch, plan.current_stream, plan.out = (lambda _: done.append("launch")), (lambda: 0), None
+    for profiler, order in ((None, ["launch"]), (object(), ["clear", "launch"])):
+        plan._profiler = profiler
+        plan()
+        assert done == order
+        done.clear()
 
 
 @pytest.mark.parametrize("target", KERNELS)

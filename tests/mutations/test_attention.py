@@ -13,7 +13,7 @@ from .sweep import PAGE
 from .sweep_attention import results, table
 
 ALL = [(name, mutation) for name, case in attention_cases().items() for mutation in tried(case)]
-USUAL = ALL[::61]
+USUAL = ALL[::130]
 FURTHER = [pytest.param(*one, marks=pytest.mark.breadth) for one in ALL[::13] if one not in USUAL]
 
 

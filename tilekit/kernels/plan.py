@@ -145,6 +145,8 @@ class DevicePlan(Plan):
             self.cacheable = CachedLaunch(self.launch, self.current_stream)
 
     def __call__(self, stream: Any = None) -> Any:
+        if self._profiler is not None:
+            self._scratch[PROFILE].clear()  # where CTAs claim tiles, one may note fewer than at the launch before
         self.launch(self.current_stream() if stream is None else resolve_stream(stream, self._view))
         return self.out
 

@@ -46,6 +46,13 @@ class DeviceScratch:
             driver.call("cuMemcpyDtoH", data.ctypes.data, self.address, self.size)
         return data.tobytes()
 
+    def clear(self) -> None:
+        """Wait for the device and make all bytes zero."""
+        with driver.activated(self._context):
+            driver.call("cuCtxSynchronize", during="waiting for a launch")
+            driver.call("cuMemsetD8", self.address, 0, self.size)
+            driver.call("cuCtxSynchronize")
+
 
 class HipScratch:
     """The same of an AMD GPU.
@@ -73,6 +80,12 @@ class HipScratch:
         with hip.activated(self._ordinal):
             hip.synchronize()
             return self._memory.read()[: self.size]
+
+    def clear(self) -> None:
+        """Wait for the device and make all bytes zero."""
+        with hip.activated(self._ordinal):
+            hip.synchronize()
+            self._memory.write(bytes(max(self.size, 1)))
 
 
 @dataclass(frozen=True)
