@@ -155,6 +155,6 @@ def test_products_over_pixels_on_the_gpu(seed: int) -> None:
         pytest.skip("needs a GPU of capability 9.0")
     rng = Random(f"over pixels on the GPU {seed}")
     size, taps = rng.randint(8, 40), rng.choice((1, 2, 3, 5))
-    x = (2 ** rng.randint(0, 5), size, rng.randint(8, 40), 64 * rng.randint(1, 4))
+    x = (2 ** rng.randint(0, 5), size, rng.randint(8, 40), 32 * rng.randint(1, 8))
     ways = {"stride": (rng.choice((1, 2)),) * 2, "padding": (taps // 2,) * 2, "dilation": (1, 1), "groups": 1}
     Gradients(seed, x, (8 * rng.randint(1, 40), taps, taps, x[3]), ways, np.float16).check("cuda")

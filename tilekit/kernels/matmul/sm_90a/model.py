@@ -595,8 +595,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
 
 
 def _narrow(spec: MatmulSpec) -> bool:
-    """Whether rows of a slice of K are narrower than a line."""
-    return spec.own_loaders and min(spec.swizzles(swapped=False)) < SWIZZLE_BYTES
+    """Whether rows of the second operand's slices of K are narrower than a line."""
+    return spec.own_loaders and spec.swizzles(swapped=False)[1] < SWIZZLE_BYTES
 
 
 def _store_rate(spec: MatmulSpec) -> float:
