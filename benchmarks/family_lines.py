@@ -46,6 +46,10 @@ PARTS: dict[str, tuple[Path, ...]] = {
         BLOCK_SCALED / f"{name}.py" for name in ("wave_scales", "scaling_chips")
     ),
     "block_scaled: reading a call": tuple(BLOCK_SCALED / f"{name}.py" for name in ("arguments", "scales")),
+    "block_scaled: quantised outputs": (
+        ROOT / "tilekit" / "epilogue" / "quantised.py",
+        BLOCK_SCALED / "quantised.py",
+    ),
     "block_scaled: binding": (BLOCK_SCALED / "compiled.py",),
     "block_scaled: the kernel that lays scales out": (BLOCK_SCALED / "layout.py",),
     "blockwise: payload and factors, spec, entry": tuple(

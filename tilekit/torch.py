@@ -29,9 +29,18 @@ from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.torch_attention import attention, scaled_dot_product_attention, sdpa
 from tilekit.torch_conv import conv2d
-from tilekit.torch_scaled import scaled_matmul
+from tilekit.torch_scaled import scaled_matmul, scaled_matmul_quantised
 
-__all__ = ["attention", "conv2d", "linear", "matmul", "scaled_dot_product_attention", "scaled_matmul", "sdpa"]
+__all__ = [
+    "attention",
+    "conv2d",
+    "linear",
+    "matmul",
+    "scaled_dot_product_attention",
+    "scaled_matmul",
+    "scaled_matmul_quantised",
+    "sdpa",
+]
 
 _compiler: Any = torch.compiler
 _registry: Any = torch.library

@@ -11,19 +11,21 @@ import torch
 
 import tilekit
 from tilekit.arrays import view_of_fake
-from tilekit.calls.scaled import scaled_result_of
+from tilekit.calls.scaled import scaled_result_of, scaled_results_of
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
+from tilekit.tile_op.block_scaled import FORMATS
 
-__all__ = ["scaled_matmul"]
+__all__ = ["scaled_matmul", "scaled_matmul_quantised"]
 
 _registry: Any = torch.library
 _compiler: Any = torch.compiler
 _ops: Any = torch.ops.tilekit
 
 _NAMES = ("bias", "scale", "activation", "out_dtype", "residual", "beta")
+_QUANTISED_NAMES = ("out_dtype", "bias", "scale", "activation", "out_scale")
 
 
 def _named_type(what: Any) -> Any:
@@ -80,6 +82,62 @@ def scaled_matmul(
     return out
 
 
+def scaled_matmul_quantised(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    out_dtype: str,
+    *,
+    bias: torch.Tensor | None = None,
+    activation: Activation | None = None,
+    scale: float | torch.Tensor | None = None,
+    out_scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return values and scales of `scaled_matmul`'s result in a block-scaled format.
+
+    Parameters
+    ----------
+    a, b, scale_a, scale_b, out_dtype, bias, activation, scale, out_scale
+        As for `tilekit.scaled_matmul` with ``out_dtype`` ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"``.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        (M, N) of e4m3, or (M, N / 2) pairs of e2m1 as uint8; and (M, ⌈N / block⌉) scales.
+
+    Raises
+    ------
+    ArgumentError
+        As `scaled_matmul` does.
+    """
+    if out_dtype not in FORMATS:
+        raise ArgumentError.of("out_dtype", out_dtype, legal=", ".join(FORMATS), nearest="mxfp8", code="TK-SCALE-006")
+    if scale is not None and not isinstance(scale, float | torch.Tensor):
+        scale = read_scale(scale)
+    overload = "tensor_scale" if isinstance(scale, torch.Tensor) else "default"
+    operator = getattr(_ops.scaled_matmul_quantised, overload)
+    more = (out_dtype, bias, scale, activation, None if out_scale is None else float(out_scale))
+    found: tuple[torch.Tensor, torch.Tensor] = operator(a, b, scale_a, scale_b, *more)
+    return found
+
+
+def _compute_quantised(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    operands, keywords = _read(given, _QUANTISED_NAMES)
+    found: tuple[torch.Tensor, torch.Tensor] = tilekit.scaled_matmul(*operands, **keywords)
+    return found
+
+
+def _fake_quantised(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    operands, keywords = _read(given, _QUANTISED_NAMES)
+    layouts, tensors = _layouts(operands, keywords)
+    shapes = scaled_results_of(*layouts, **tensors)
+    values, scales = (
+        torch.empty(shape, dtype=getattr(torch, dtype.long_name), device=operands[0].device) for shape, dtype in shapes
+    )
+    return values, scales
+
+
 def _compute(*given: Any, **more: Any) -> torch.Tensor:
     (a, b, scale_a, scale_b), keywords = _read(given)
     result: torch.Tensor = tilekit.scaled_matmul(a, b, scale_a, scale_b, **keywords, **more)
@@ -90,20 +148,25 @@ def _compute_out(*given: Any, out: torch.Tensor) -> None:
     _compute(*given, out=out)
 
 
-def _read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The operands of a call, and what it has of the operators' other arguments."""
-    return given[:4], dict(zip(_NAMES, given[4:], strict=False))
+def _read(given: tuple[Any, ...], names: tuple[str, ...] = _NAMES) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands of a call, and what it has of the operators' other arguments, so named."""
+    return given[:4], dict(zip(names, given[4:], strict=False))
+
+
+def _layouts(operands: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """How the tensors of a call lie, which may have no memory."""
+    names = ("a", "b", "scale_a", "scale_b")
+    views = [view_of_fake(one, name) for one, name in zip(operands, names, strict=True)]
+    return views, {
+        name: view_of_fake(value, name) if isinstance(value, torch.Tensor) else value
+        for name, value in keywords.items()
+    }
 
 
 def _fake(*given: Any, out: torch.Tensor | None = None) -> torch.Tensor:
     operands, keywords = _read(given)
-    names = ("a", "b", "scale_a", "scale_b")
-    a, b, scale_a, scale_b = (view_of_fake(one, name) for one, name in zip(operands, names, strict=True))
-    tensors: dict[str, Any] = {
-        name: view_of_fake(value, name) if isinstance(value, torch.Tensor) else value
-        for name, value in (keywords | {"out": out}).items()
-    }
-    shape, dtype = scaled_result_of(a, b, scale_a, scale_b, **tensors)
+    layouts, tensors = _layouts(operands, keywords | {"out": out})
+    shape, dtype = scaled_result_of(*layouts, **tensors)
     return torch.empty(shape, dtype=getattr(torch, dtype.long_name), device=operands[0].device)
 
 
@@ -111,8 +174,8 @@ def _fake_out(*given: Any, out: torch.Tensor) -> None:
     _fake(*given, out=out)
 
 
-def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    for name, needed in zip(("a", "b", "scale_a", "scale_b", *_NAMES), ctx.needs_input_grad, strict=False):
+def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: Any, names: tuple[str, ...] = _NAMES) -> None:
+    for name, needed in zip(("a", "b", "scale_a", "scale_b", *names), ctx.needs_input_grad, strict=False):
         if needed:
             raise ArgumentError(
                 f"{name} requires a gradient: scaled_matmul has none; pass {name}.detach(), or call under "
@@ -121,7 +184,11 @@ def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -
             )
 
 
-def _backward(ctx: Any, grad: torch.Tensor) -> tuple[None, ...]:
+def _refuse_gradients_of_quantised(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _refuse_gradients(ctx, inputs, output, _QUANTISED_NAMES)
+
+
+def _backward(ctx: Any, *grads: torch.Tensor) -> tuple[None, ...]:
     raise AssertionError("a call that needs a gradient is refused")
 
 
@@ -132,6 +199,7 @@ _library = _registry.Library("tilekit", "FRAGMENT")
 def _register() -> None:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
     rest = "str? activation=None, ScalarType? out_dtype=None, Tensor? residual=None, float beta=1.0"
+    quantised = "str? activation=None, float? out_scale=None"
     for overload, scale in (
         ("", "Tensor? bias=None, float? scale=None"),
         (".tensor_scale", "Tensor? bias, Tensor scale"),
@@ -146,6 +214,15 @@ def _register() -> None:
         _registry.register_fake(f"tilekit::{name}", _fake, lib=_library)
         _registry.register_fake(f"tilekit::scaled_matmul_out{overload}", _fake_out, lib=_library)
         _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=_refuse_gradients, lib=_library)
+        name = f"scaled_matmul_quantised{overload}"
+        arguments = f"Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, str out_dtype, {scale}, {quantised}"
+        _library.define(f"{name}({arguments}) -> (Tensor, Tensor)", tags=tags)
+        for device in ("CPU", "CUDA"):
+            _library.impl(name, _compute_quantised, device)
+        _registry.register_fake(f"tilekit::{name}", _fake_quantised, lib=_library)
+        _registry.register_autograd(
+            f"tilekit::{name}", _backward, setup_context=_refuse_gradients_of_quantised, lib=_library
+        )
 
 
 _register()

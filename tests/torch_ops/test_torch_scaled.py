@@ -62,6 +62,30 @@ def test_compiled_whole() -> None:
     torch.testing.assert_close(compiled(*given), twice(*given), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("to", ["mxfp8", "mxfp4", "nvfp4"])
+def test_quantised_results(to: str) -> None:
+    """Eager, without memory and compiled in one graph, values and scales are those of `tilekit.quantise`."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    given, _ = operands("mxfp8", n=40)
+    quantised: Any = tilekit.torch.scaled_matmul_quantised
+    bias, more = torch.arange(40.0), {"out_scale": 0.25} if to == "nvfp4" else {}
+    sums = scaled_matmul(*given, bias=bias, out_dtype="f32")
+    expected = tilekit.quantise(sums, to, scale=more.get("out_scale"))
+    found = quantised(*given, to, bias=bias, **more)
+    compiled = torch.compile(lambda *t: quantised(*t, to, bias=bias, **more), fullgraph=True, backend="aot_eager")
+    for one in (found, compiled(*given), quantised(*given, to, bias=bias, scale=torch.ones(1), **more)):
+        for part, right in zip(one, expected[:2], strict=True):
+            torch.testing.assert_close(part.view(torch.uint8), right.view(torch.uint8), rtol=0, atol=0)
+    with FakeTensorMode() as mode:
+        fake = quantised(*(mode.from_tensor(one) for one in given), to)
+    assert [(one.shape, one.dtype) for one in fake] == [(one.shape, one.dtype) for one in found]
+    with pytest.raises(ArgumentError, match="TK-SCALE-006"):
+        quantised(*given, "mxfp6")
+    with pytest.raises(ArgumentError, match=r"bias requires a gradient.*TK-TORCH-001"):
+        quantised(*given, to, bias=torch.zeros(40, requires_grad=True))
+
+
 def test_refused() -> None:
     """What the call refuses, also without memory; and gradients."""
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilekit.arrays import dlpack
 from tilekit.arrays.view import ArrayView
-from tilekit.dtypes import DTYPES, U8, DType
+from tilekit.dtypes import DTYPES, S32, U8, UE8M0, DType
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 
@@ -193,7 +193,8 @@ def _new_torch(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArra
 @functools.cache
 def _torch_types() -> dict[DType, Any]:
     torch = sys.modules["torch"]
-    return {dtype: getattr(torch, dtype.long_name) for dtype in (*DTYPES, U8) if hasattr(torch, dtype.long_name)}
+    known = (*DTYPES, U8, UE8M0, S32)
+    return {dtype: getattr(torch, dtype.long_name) for dtype in known if hasattr(torch, dtype.long_name)}
 
 
 def _new_cupy(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:

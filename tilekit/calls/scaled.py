@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from tilekit.annotations import takes
 from tilekit.calls.kept import first_call, kept
 from tilekit.dtypes import DType
+from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
 from tilekit.kernels.compiled import CompiledKernel
 from tilekit.kernels.dispatch import select
 from tilekit.kernels.launch_cache import LaunchCache
@@ -40,6 +41,10 @@ def scaled_matmul(
         copy engine brings them; from any other layout threads read them. sm_90a and sm_100a.
     out, bias, activation, scale, residual, beta, out_dtype, stream, config
         As for `matmul`; the result is bf16 by default. NVFP4's second scale, of a whole tensor, is a `scale`.
+        With an `out_dtype` ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"`` (sm_100a) the result is a tuple, as `quantise` makes
+        it of what f32 would be: values, and scales (M, N / block), rounded up; and `out`, if given, is such a tuple.
+    out_scale
+        Of an NVFP4 result: what its values and scales are multiplied by besides; 1 by default.
     target
         As for `matmul`, but without one arrays in host memory are computed by the emulator of a chip that has the
         format.
@@ -80,3 +85,14 @@ def scaled_result_of(
     """Return shape and element type of what `scaled_matmul` would return, as `result_of` does of `matmul`."""
     arguments = read_scaled(a, b, scale_a, scale_b, memory=False, **keywords)
     return arguments.out.shape, arguments.out.dtype
+
+
+@takes(ScaledKeywords)
+def scaled_results_of(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]
+) -> list[tuple[tuple[int, ...], DType]]:
+    """Return the same of values and scales, where ``out_dtype`` is a block-scaled format."""
+    arguments = cast(BlockScaledArguments, read_scaled(a, b, scale_a, scale_b, memory=False, **keywords))
+    assert arguments.quantised is not None
+    out, found = arguments.out, arguments.quantised
+    return [(out.shape, out.dtype), (found.scale_shape(out), found.format.scale)]

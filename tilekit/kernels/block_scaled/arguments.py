@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack, cast
 import numpy as np
 
 from tilekit.annotations import checked_values
-from tilekit.arrays import ArrayView, host_array, require_same_place, view_of
+from tilekit.arrays import ArrayView, NewArrays, host_array, new_arrays, require_same_place, view_of
 from tilekit.dtypes import E2M1, E2M1X2, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type
@@ -138,6 +138,11 @@ class BlockScaledArguments(Arguments):
         if self.quantised is not None and self.quantised.view is not None:
             further["out_scales"] = self.quantised.view
         return {**super().arrays, **further}
+
+    def new_output(self) -> NewArrays:
+        """How an output of this layout is made, of bytes where they hold pairs."""
+        dtype = self.out.dtype
+        return new_arrays(self.a, self.out.shape, U8 if dtype is E2M1X2 else dtype)
 
     def into(self, result: Any) -> Self:
         """The same call with a new output."""

@@ -39,11 +39,6 @@ class BlockScaledSpec(MatmulSpec):
     k_major = True
 
     @property
-    def multiplied(self) -> str:
-        """The format: its scales are read, too."""
-        return self.scaled
-
-    @property
     def format(self) -> ScaleFormat:
         """The format's numbers."""
         return FORMATS[self.scaled]

@@ -131,11 +131,6 @@ class MatmulSpec:
     stores_rows: ClassVar[bool] = False
     """Whether a thread stores whole rows of a tile, which it reads from tensor memory: no transposes, and no shares."""
 
-    @property
-    def multiplied(self) -> str:
-        """What a loop multiplies, as tables of its clocks call it."""
-        return f"{self.a_dtype.bits} bits"
-
     own_sums: ClassVar[bool] = False
     """Whether the sums of k-blocks are the family's own to add, on every chip, each with factors of its own."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.cdna.config import CdnaConfig, Driver
+    from tilekit.kernels.matmul.spec import MatmulSpec
 
 SCHEDULES: Final[tuple[tuple[Driver, tuple[int, int], int], ...]] = (
     ("ping_pong", (256, 256), 4),
@@ -33,15 +34,20 @@ SCHEDULES: Final[tuple[tuple[Driver, tuple[int, int], int], ...]] = (
 """Driver, tile, and waves side by side: of each tile the quickest grid."""
 
 Clocks = dict[str, dict[tuple[str, tuple[int, int], int], int]]
-"""A chip's table, by `MatmulSpec.multiplied`: clocks by driver, tile and stages, of one slice of K."""
+"""A chip's table, by `multiplied`: clocks by driver, tile and stages, of one slice of K."""
 
 
-def loop_clocks(config: CdnaConfig, multiplied: str, stages: int, matrix: float) -> float:
+def multiplied(spec: MatmulSpec) -> str:
+    """What a loop multiplies: operands of so many bits, or a format of scales, which it reads beside them."""
+    return getattr(spec, "scaled", f"{spec.a_dtype.bits} bits")
+
+
+def loop_clocks(config: CdnaConfig, factors: str, stages: int, matrix: float) -> float:
     """Clocks of a k-tile; of a config that is not in the table, with as much beside the `matrix` cores' as the nearest.
 
     A slice of K more takes as long again.
     """
-    table = config.CLOCKS[multiplied]
+    table = config.CLOCKS[factors]
 
     def far(entry: tuple[str, tuple[int, int], int]) -> tuple[bool, bool, int]:
         driver, tile, its = entry

@@ -19,7 +19,7 @@ from tilekit.cycles.machine import PEAK, Machine
 from tilekit.heuristics.picker import Array, Estimates
 from tilekit.kernels.matmul.cdna.components import past_registers
 from tilekit.kernels.matmul.cdna.config import CdnaConfig
-from tilekit.kernels.matmul.cdna.loops import SCHEDULES, loop_clocks
+from tilekit.kernels.matmul.cdna.loops import SCHEDULES, loop_clocks, multiplied
 from tilekit.kernels.matmul.estimates import Configs, Estimate, Grid, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -103,7 +103,7 @@ class BlockClocks:
         matrix = 2 * rows * columns * config.k_block(spec.a_dtype) / PEAK[target.name][spec.a_dtype.bits]
         lds = read / m.lds_bytes + written / m.lds_write_bytes
         if config.together:
-            loop = loop_clocks(config, spec.multiplied, stages, matrix)
+            loop = loop_clocks(config, multiplied(spec), stages, matrix)
             waited = ELEMENT_CLOCKS * pieces + m.load_latency * turned
             return cls(matrix, lds, l1, waited, loop, alone=pieces + turned > 0)
         ahead = max(1, stages // 2) if past else 1
