@@ -178,7 +178,7 @@ def _several(spec: Any, chip: Any, filters: int, channels: int, pixels: int) -> 
     return max(parts for parts in range(1, 6) if pixels % parts == 0)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_filters_of_one_place_are_products_without_a_copy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No array is rearranged; a sum over pixels that is made in parts equals the whole one."""
     monkeypatch.setattr(conv2d_gradients, "rearrange", None)
@@ -215,7 +215,7 @@ def test_a_gradient_of_all_pixels_is_written_where_it_belongs(
     assert len(seen) == copies
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(5, 30))])
 def test_strided_gradients_with_turned_filters(seed: int) -> None:
     """Each remainder of the stride has its places of the filters, some of them one, some none."""
     rng = Random(f"strided {seed}")
@@ -231,7 +231,7 @@ def test_strided_gradients_with_turned_filters(seed: int) -> None:
     case.check(("sm_90a", "sm_100a")[seed % 2])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_filters_are_turned_as_they_are_loaded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a stride no array is rearranged where filters fill slices of K."""
     monkeypatch.setattr(conv2d_gradients, "rearrange", None)

@@ -78,7 +78,7 @@ class Case:
         return out.reshape(self.parts, *case.w).sum(0), right
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(8))
 def test_products_over_pixels_are_exact(seed: int) -> None:
     """Strides, padding, dilation, parts, tiles, clusters and shares drawn at random, in several orders of warps."""
     order = ("adversarial", "random", "fair")[seed % 3]
@@ -87,7 +87,7 @@ def test_products_over_pixels_are_exact(seed: int) -> None:
 
 
 @pytest.mark.breadth
-@pytest.mark.parametrize("seed", range(100, 180))
+@pytest.mark.parametrize("seed", range(100, 190))
 def test_more_products_over_pixels_are_exact(seed: int) -> None:
     """The same generator."""
     found, right = Case.drawn(seed).computed(seed=seed, schedule="adversarial", multiprocessors=8 + seed % 5)
