@@ -47,9 +47,12 @@ THIRD_COST = 1.01
 """How many times as long they take where three warpgroups multiply: a stage is free when the slowest is done."""
 
 LONE_WIDTH = 152
-"""Columns of one warpgroup's tile from which on its times in a cluster spread by 9 %, where others' do by 5 %."""
+"""Columns of one warpgroup's tile from which on its times in a cluster spread by 9 %, where others' do by 6 %.
 
-LONE_COST = 1.03
+Of products with MN-major operands; the others' spread by 6 % as well.
+"""
+
+LONE_COST = 1.05
 """How many times as long k-blocks of those are said to take: the price of that risk, not their mean."""
 
 LARGE_TILE = 128 * 176
@@ -572,8 +575,9 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
         ctas = c.cluster_m * c.cluster_n
         wave = wave * np.where(ctas > 1, CLUSTER_COST, 1) * np.where(ctas >= 8, EIGHT_COST, 1)
         wave = wave * np.where(c.consumers_per_tile >= 3, THIRD_COST, 1)
-        lone = (c.tile_m <= ATOM_ROWS) & (c.tile_n >= LONE_WIDTH) & (ctas > 1)
-        wave = wave * np.where(lone, LONE_COST, 1)
+        if "mn" in (spec.a_major, spec.b_major):
+            lone = (c.tile_m <= ATOM_ROWS) & (c.tile_n >= LONE_WIDTH) & (ctas > 1)
+            wave = wave * np.where(lone, LONE_COST, 1)
         wave = wave * (1 + LARGE_COST * np.maximum(area - LARGE_TILE, 0) / (128 * 64))
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
     wave = np.where(c.pingpong, in_turn, wave)
