@@ -43,7 +43,7 @@ def check(found: Any, sums: Any, to: str, scale: float | None = None) -> None:
     np.testing.assert_array_equal(codes(values), codes(expected.values))
 
 
-SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(4, 20))]
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(2, 20))]
 
 
 @pytest.mark.parametrize("to", KINDS)
@@ -217,12 +217,12 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@pytest.mark.parametrize("part", [2, pytest.param(1, marks=pytest.mark.breadth)])
-def test_ptxas_takes_every_candidate(spec: QuantisedSpec, part: int) -> None:
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.breadth)], ids=["sample", "all"])
+def test_ptxas_takes_every_candidate(spec: QuantisedSpec, whole: bool) -> None:
     """No spills, and none of the advice of ptxas (C75xx), which `assemble` refuses."""
     configs = list(candidates(spec, SM_100A))
     assert {(config.cta_group, config.tile[1]) for config in configs} >= set(product((1, 2), (128, 256)))
-    for config in configs if part == 1 else configs[:: max(1, len(configs) // part)]:
+    for config in configs if whole else configs[:1]:
         text = trace(spec, config, SM_100A)
         resources = assemble(text.assembly, "sm_100a", kernel_name=text.name).resources
         assert resources.spill_store_bytes == resources.spill_load_bytes == 0
@@ -247,7 +247,7 @@ def _mutants(text: str) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("part", [6, pytest.param(60, marks=pytest.mark.breadth)])
+@pytest.mark.parametrize("part", [3, pytest.param(60, marks=pytest.mark.breadth)])
 @pytest.mark.parametrize("to", KINDS)
 def test_no_defect_stays_unnoticed(to: str, part: int) -> None:
     """Each instruction of a sample of the epilogue's own is broken once: the result is wrong, or the emulator says why.
