@@ -49,10 +49,7 @@ SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.breadth) for seed in 
 @pytest.mark.parametrize("to", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bit_for_bit(to: str, seed: int) -> None:
-    """Of 20 seeds a format: shapes with ragged edges, formats of operands, functions, configs and scales of the whole.
-
-    The emulator's order of warps and copies is another for each call.
-    """
+    """Of 20 seeds a format: shapes with ragged edges, formats of operands, functions, configs and scales of the whole."""
     rng = np.random.default_rng(seed + 1000)
     kind = KINDS[seed % 3]
     m, n, k = (int(rng.integers(1, most)) for most in (200, 300, 100))
