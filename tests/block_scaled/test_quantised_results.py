@@ -49,7 +49,7 @@ SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.breadth) for seed in 
 @pytest.mark.parametrize("to", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bit_for_bit(to: str, seed: int) -> None:
-    """Of 20 seeds a format: shapes with ragged edges, formats of operands, functions, configs and scales of the whole."""
+    """Of 20 seeds a format: ragged shapes, formats of operands, functions, configs and scales of the whole."""
     rng = np.random.default_rng(seed + 1000)
     kind = KINDS[seed % 3]
     m, n, k = (int(rng.integers(1, most)) for most in (200, 300, 100))
@@ -281,3 +281,12 @@ def test_default_type_of_other_results_is_as_it_was() -> None:
     """e4m3 without a format's name is an 8-bit float without scales."""
     found = tilekit.scaled_matmul(*EVEN.call, out_dtype=E4M3)
     assert found.dtype == ml_dtypes.float8_e4m3fn
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_interleavings_agree(to: str) -> None:
+    """Nothing is found in 20 orders of warps and copies."""
+    p = draw("mxfp8", 130, 144, 64, seed=1)
+    kernel = tilekit.scaled_kernel_for(*p.call, out_dtype=to)
+    plan: Any = kernel.bind(p.a, p.b, laid_out(p.scale_a), laid_out(p.scale_b))
+    assert "nothing found" in str(plan.explore(20))
