@@ -114,6 +114,8 @@ def test_wrong_calls() -> None:
         (lambda: tilekit.quantise(x, "mxfp6"), "to: given 'mxfp6'.*TK-SCALE-005"),
         (lambda: tilekit.quantise(x, "nvfp4"), "K even.*TK-SCALE-005"),
         (lambda: tilekit.quantise(x, dtype="bf16"), "dtype: given 'bf16'; legal: e4m3 or e5m2"),
+        (lambda: tilekit.quantise(x, scale=2.0), "scale: given 2.0.*nvfp4.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x, "nvfp4", scale=0.0), "scale: given 0.0.*above 0.*TK-SCALE-005"),
         (lambda: tilekit.quantise([1.0]), "x: given.*an array of NumPy, torch or CuPy"),
         (lambda: tilekit.dequantise(x), "values: given f32"),
         (lambda: tilekit.dequantise(x.astype(E4M3), np.ones((3, 2), UE8M0)), r"legal: \(3, 1\), one for 32"),
@@ -122,3 +124,13 @@ def test_wrong_calls() -> None:
     ):
         with pytest.raises(ArgumentError, match=message):
             call()
+
+
+def test_a_given_scale_of_the_whole() -> None:
+    """NVFP4's scales are over the scale that is given, and a negative zero keeps its sign in e2m1."""
+    x = np.array([[-0.0, 6.0] + [0.0] * 14 + [12.0, -1.0] + [0.0] * 14], np.float32)
+    found = tilekit.quantise(x, "nvfp4", scale=0.5)
+    assert found.scale == 0.5
+    np.testing.assert_array_equal(found.scales.astype(np.float32), [[2, 4]])
+    np.testing.assert_array_equal(tilekit.dequantise(*found), x)
+    assert found.values[0, 0] == 0x78

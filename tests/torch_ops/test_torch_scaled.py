@@ -98,3 +98,10 @@ def test_refused() -> None:
         scaled_matmul(*(mode.from_tensor(one) for one in wrong))
     with pytest.raises(ArgumentError, match=r"bias requires a gradient.*TK-TORCH-001"):
         scaled_matmul(a, b, scale_a, scale_b, bias=torch.zeros(24, requires_grad=True))
+
+
+def test_new_tensors_of_whole_numbers() -> None:
+    """A product of int8 tensors makes its int32 itself."""
+    a = torch.arange(-64, 64, dtype=torch.int8).reshape(2, 64)
+    found = tilekit.matmul(a, a.T, target="sm_90a")
+    torch.testing.assert_close(found, a.int() @ a.int().T, rtol=0, atol=0)
