@@ -13,13 +13,12 @@ from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.drivers.head_loads import HeadLoads, only_place
+from tilekit.drivers.head_loads import HeadLoads, Loaders, only_place
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.turns import BoundTurns, NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.epilogue.heads import BoundHeadEpilogue, HeadEpilogue
 from tilekit.epilogue.shared_heads import SharedHeadEpilogue
-from tilekit.tile_io.heads import GroupLoader, HeadLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_wgmma import BoundScores, BoundWeighted, Scores, Weighted
 from tilekit.tile_op.key_range import BoundKeyRange, KeyBlocks, KeyRange
@@ -61,7 +60,7 @@ class Attention:
     queries: TilePipeline
     keys: TilePipeline
     values: TilePipeline
-    loaders: tuple[HeadLoader | GroupLoader, HeadLoader, HeadLoader]
+    loaders: Loaders
     scores: Scores
     weighted: Weighted
     softmax: OnlineSoftmax
@@ -136,6 +135,7 @@ class _Warpgroup:
     def attend(self, tile: HeadTile, blocks: KeyBlocks) -> None:
         """All blocks of a tile: sums and the softmax's sums are then complete."""
         w = self.w
+        self.limits = blocks.limits
         self.softmax.begin()
         self.accumulate.assign(False)
         self.block.assign(blocks.last)
@@ -179,6 +179,9 @@ class _Warpgroup:
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
         if masks:
-            scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
+            sides = {"end": end, "right": right, "left": left}
+            scores = self.range.masked(
+                self.w, scores, row=tile.row, block=self.block, limits=self.limits, **sides
+            )
         self.fresh, factors = self.softmax.weigh(scores, masked=masks)
         return factors
