@@ -180,8 +180,6 @@ class _Warpgroup:
         masks = end or right or left
         if masks:
             sides = {"end": end, "right": right, "left": left}
-            scores = self.range.masked(
-                self.w, scores, row=tile.row, block=self.block, limits=self.limits, **sides
-            )
+            scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, limits=self.limits, **sides)
         self.fresh, factors = self.softmax.weigh(scores, masked=masks)
         return factors

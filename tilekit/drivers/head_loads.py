@@ -15,7 +15,6 @@ from tilekit.tile_op.key_range import KeyBlocks
 from tilekit.tile_pipeline.ring import Producer, TilePipeline
 from tilekit.tiles.heads import HeadTile
 
-
 Loaders: TypeAlias = tuple[HeadLoader | GroupLoader, HeadLoader | CacheLoader, HeadLoader | CacheLoader]
 """What fills the rings of queries, keys and values."""
 

@@ -16,13 +16,12 @@ from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
 
-def describe_heads(
-    call: Call, name: HeadArrayName, tile: OperandTile, rows: int, *, alone: bool = False
-) -> TensorMap:
+def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int, *, alone: bool = False) -> TensorMap:
     """The tensor map of an array of heads: boxes of `rows` positions by a slice of `tile`.
 
     Where a position stands `alone`, the map has one dimension more, of extent 1 and behind the elements: a box has one
-    position, and rows of zeros behind it. What lies beyond the positions of a batch entry or the elements of a head is zero, and is not written.
+    position, and rows of zeros behind it. What lies beyond the positions of a batch entry or the elements of a head is
+    zero, and is not written.
 
     Raises
     ------

@@ -97,9 +97,7 @@ class CacheLoader:
         self.blocks = w.parameter(f"{array}_blocks", U32, partial(_blocks, array))
         if zeros:
             self.pairs = w.tensor_map(f"{array}_pairs", lambda call: describe_heads(call, array, tile, _PAIR))
-            self.last = w.tensor_map(
-                f"{array}_last", lambda call: describe_heads(call, array, tile, _PAIR, alone=True)
-            )
+            self.last = w.tensor_map(f"{array}_last", lambda call: describe_heads(call, array, tile, _PAIR, alone=True))
 
     @property
     def bytes(self) -> int:

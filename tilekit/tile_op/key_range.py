@@ -145,9 +145,7 @@ class KeyRange:
         bottom = w.minimum(top, w.select(upto > begin, upto, begin))
         return KeyBlocks(last, count, upper, top - bottom, bottom - begin, limits)
 
-    def _share(
-        self, w: Writer, begin: Value, ends: Value, share: Value, shares: Value, limits: KeyLimits
-    ) -> KeyBlocks:
+    def _share(self, w: Writer, begin: Value, ends: Value, share: Value, shares: Value, limits: KeyLimits) -> KeyBlocks:
         """An equal share of the blocks; where there are too few, one behind the last key, of which nothing is seen."""
         blocks = w.select(ends > begin, ends - begin, 0)
         first, end = blocks * share // shares, blocks * (share + 1) // shares

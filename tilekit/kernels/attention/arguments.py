@@ -83,8 +83,7 @@ class AttentionArguments:
         """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
         views = _inputs(q, k, v, paged=block_table is not None)
         batch, queries, heads, elements = views["q"].shape
-        cached = key_lengths is not None or block_table is not None
-        cache = cache_views(key_lengths, block_table, batch, views["k"]) if cached else {}
+        cache = cache_views(key_lengths, block_table, batch, views["k"])
         left, right = _window(causal, window)
         scale = _number("scale", scale, elements**-0.5)
         cap = None if softcap is None else _number("softcap", softcap, None)
@@ -121,8 +120,8 @@ class AttentionArguments:
             softcap=cap is not None,
             lse=len(results) > 1,
             group=_group(views),
-            lengths=cached,
-            page=views["k"].shape[1] if block_table is not None else 0,
+            lengths=bool(cache),
+            page=views["k"].shape[1] if "block_table" in cache else 0,
         )
         result = results[0] if len(results) == 1 else tuple(results)
         return cls(spec, chip, device, views, result, scale, cap, left, right, config)
@@ -194,18 +193,21 @@ def result_of(
     scale: float | None = None,
     softcap: float | None = None,
     out: ArrayView | None = None,
+    key_lengths: ArrayView | None = None,
+    block_table: ArrayView | None = None,
 ) -> tuple[int, int, int, int]:
     """Return the shape of a call's output, as (batch, position, head, element), after the checks that need no memory.
 
     Arrays may be layouts alone (`ArrayView`), whose extents may be symbols.
     """
-    views = _inputs(q, k, v)
+    views = _inputs(q, k, v, paged=block_table is not None)
     _window(causal, window)
     _number("scale", scale, 1.0)
     _number("softcap", softcap, 1.0)
     platform(resolve_target(views["q"], None, memory=False)[0])
     batch, queries, heads, _ = views["q"].shape
     shape = batch, queries, heads, views["v"].shape[3]
+    views |= cache_views(key_lengths, block_table, batch, views["k"], memory=False)
     if out is not None:
         require_output(_heads(out, "out"), shape, views["q"].dtype, ())
         require_same_place([*views.items(), ("out", out)])

@@ -14,10 +14,13 @@ PAGE_STEP = 8
 """Keys that a block of the cache is a multiple of: an image's swizzle repeats after as many rows."""
 
 
-def cache_views(key_lengths: Any, block_table: Any, batch: int, k: ArrayView) -> dict[str, ArrayView]:
+def cache_views(
+    key_lengths: Any, block_table: Any, batch: int, k: ArrayView, *, memory: bool = True
+) -> dict[str, ArrayView]:
     """The views of a call's `key_lengths` and `block_table`, those that are given, checked with the keys `k`.
 
-    What arrays in host memory hold is checked too; what the device holds is clamped there.
+    What arrays in host memory hold is checked too, where they have `memory`; what the device holds is clamped there.
+    None are given where both are None.
 
     Raises
     ------
@@ -25,6 +28,8 @@ def cache_views(key_lengths: Any, block_table: Any, batch: int, k: ArrayView) ->
         ``TK-ATT-007``.
     """
     views: dict[str, ArrayView] = {}
+    if key_lengths is None and block_table is None:
+        return views
     capacity = k.shape[1]
     if block_table is not None:
         if key_lengths is None:
@@ -35,7 +40,7 @@ def cache_views(key_lengths: Any, block_table: Any, batch: int, k: ArrayView) ->
         views["block_table"] = table = _whole_numbers("block_table", block_table, 2, batch)
         blocks, size = k.shape[0], k.shape[1]
         if size % PAGE_STEP or not size:
-            nearest = max(PAGE_STEP, round(size / PAGE_STEP) * PAGE_STEP)
+            nearest = max(PAGE_STEP, -(-size // PAGE_STEP) * PAGE_STEP)
             raise ArgumentError.of(
                 "k's block size", size, legal=f"multiples of {PAGE_STEP}", nearest=nearest, code="TK-ATT-007"
             )
@@ -58,20 +63,29 @@ def cache_views(key_lengths: Any, block_table: Any, batch: int, k: ArrayView) ->
         raise ArgumentError.of(
             "key_lengths' stride", lengths.strides[0], legal="1", nearest="a copy in C order", code="TK-ATT-007"
         )
-    if lengths.device == "cpu":
+    if memory and lengths.device == "cpu":
         _check_held(views, k, capacity)
     return views
 
 
 def _whole_numbers(name: str, array: Any, dimensions: int, batch: int) -> ArrayView:
     """View whole numbers of 32 bits, some for each batch entry."""
-    view = view_of(array, name)
+    try:
+        view = view_of(array, name)
+    except ArgumentError as error:
+        if error.code != "TK-DTYPE-001":
+            raise
+        raise _no_whole_numbers(name, str(array.dtype)) from None
     if view.dtype is not S32:
-        raise ArgumentError.of(f"{name}'s type", view.dtype.name, legal="int32", nearest="int32", code="TK-ATT-007")
+        raise _no_whole_numbers(name, view.dtype.name)
     legal = f"({batch},)" if dimensions == 1 else f"({batch}, blocks of an entry)"
     if len(view.shape) != dimensions or view.shape[0] != batch:
         raise ArgumentError.of(f"{name}'s shape", tuple(view.shape), legal=legal, nearest=legal, code="TK-ATT-007")
     return view
+
+
+def _no_whole_numbers(name: str, given: str) -> ArgumentError:
+    return ArgumentError.of(f"{name}'s type", given, legal="int32", nearest="int32", code="TK-ATT-007")
 
 
 def _check_held(views: dict[str, ArrayView], k: ArrayView, capacity: int) -> None:
