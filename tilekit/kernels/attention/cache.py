@@ -103,9 +103,9 @@ def _check_held(views: dict[str, ArrayView], k: ArrayView, capacity: int) -> Non
     table = host_array(views["block_table"])
     size, blocks = k.shape[1], k.shape[0]
     used = np.arange(table.shape[1])[None] * size < lengths[:, None]
-    wrong = np.argwhere(used & ((table < 0) | (table >= blocks)))
-    if wrong.size:
-        row, column = (int(n) for n in wrong[0])
+    outside = np.argwhere(used & ((table < 0) | (table >= blocks)))
+    if outside.size:
+        row, column = (int(n) for n in outside[0])
         raise ArgumentError.of(
             f"block_table[{row}, {column}]", int(table[row, column]), legal=f"0 to {blocks - 1}, the blocks of k",
             nearest=int(np.clip(table[row, column], 0, blocks - 1)), code="TK-ATT-007",

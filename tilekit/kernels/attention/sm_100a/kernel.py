@@ -16,6 +16,7 @@ from tilekit.kernels.attention.sm_100a.config import ROWS, BlackwellAttentionCon
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
 from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_io.key_cache import CacheLoader
 from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AttentionTensors
 from tilekit.tile_op.key_lengths import KeyLengths
@@ -90,7 +91,9 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
     values = head_tile("v", spec, config.keys, spec.value_dim)
     first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
     loaders: Loaders = first, *key_loaders(w, spec, keys, values)
-    named = [(f"q{part}", first, 1) for part in range(config.tiles)]
+    named: list[tuple[str, HeadLoader | GroupLoader | CacheLoader, int]] = [
+        (f"q{part}", first, 1) for part in range(config.tiles)
+    ]
     named += [("k", loaders[1], config.stages), ("v", loaders[2], config.stages)]
     # Barriers and pairs come first, and tiles, which are aligned to 1024 bytes, behind all of them.
     syncs = [
