@@ -31,7 +31,7 @@ _torch_sdpa: Any = torch.nn.functional.scaled_dot_product_attention
 _CAPABILITIES = ((9, 0), (10, 0))
 """Of GPUs that the kernel is built for."""
 
-_NAMES = ("causal", "left", "right", "scale", "softcap")
+_NAMES = ("causal", "left", "right", "scale", "softcap", "key_lengths", "block_table")
 
 
 def attention(
@@ -43,6 +43,8 @@ def attention(
     window: tuple[int | None, int | None] | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    key_lengths: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     lse: bool = False,
 ) -> Any:
@@ -54,6 +56,9 @@ def attention(
         (B, H, Sq, D), (B, Hk, Sk, D) and (B, Hk, Sk, Dv), with the elements of a head behind each other.
     causal, window, scale, softcap
         As for `tilekit.attention`: masks are aligned to the last query and key.
+    key_lengths, block_table : torch.Tensor, optional
+        As for `tilekit.attention`; with a table k and v are (blocks, Hk, block size, D): transposes of caches whose
+        positions come before their heads in memory.
     out : torch.Tensor, optional
         Where to write, (B, H, Sq, Dv); without `lse`.
     lse : bool
@@ -73,7 +78,7 @@ def attention(
         legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
         raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
     left, right = window or (None, None)
-    more = (causal, left, right, scale, softcap)
+    more = (causal, left, right, scale, softcap, key_lengths, block_table)
     if lse:
         if out is not None:
             raise ArgumentError.of("out", "a tensor", legal="None with lse=True", nearest=None, code="TK-ATT-003")
@@ -235,7 +240,11 @@ def _fake(
     for one, name in zip((q, k, v), ("q", "k", "v"), strict=True):
         views.append(view_of_fake(_heads_behind(one, name), name))
     place = None if out is None else view_of_fake(_heads_behind(out, "out"), "out")
-    shape = result_of(*views, **_keywords(given), out=place)
+    keywords = _keywords(given)
+    for name in ("key_lengths", "block_table"):
+        if keywords.get(name) is not None:
+            keywords[name] = view_of_fake(keywords[name], name)
+    shape = result_of(*views, **keywords, out=place)
     return q.new_empty(shape).transpose(1, 2)
 
 
@@ -268,7 +277,7 @@ def _register() -> None:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
     arguments = (
         "Tensor q, Tensor k, Tensor v, bool causal=False, SymInt? left=None, SymInt? right=None, float? scale=None, "
-        "float? softcap=None"
+        "float? softcap=None, Tensor? key_lengths=None, Tensor? block_table=None"
     )
     _library.define(f"attention({arguments}) -> Tensor", tags=tags)
     _library.define(f"attention_lse({arguments}) -> (Tensor, Tensor)", tags=tags)

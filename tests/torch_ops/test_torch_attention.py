@@ -66,6 +66,32 @@ def test_operators_are_sound() -> None:
     torch.library.opcheck(ops.attention_out.default, (q, k, v), {"out": torch.empty_like(q)})
 
 
+def test_a_paged_cache_is_the_same_eager_and_compiled(device: str) -> None:
+    """Blocks through a table with a length each: as each sequence alone; opcheck and the compiler find nothing."""
+    q, k, v = operands(device, queries=1, keys=48)
+    table = torch.tensor([[4, 0, 2], [1, 5, -1]], dtype=torch.int32, device=device)
+    lengths = torch.tensor([41, 32], dtype=torch.int32, device=device)
+    caches = []
+    for whole in (k, v):
+        cache = torch.full((6, 16, 1, 64), float("nan"), device=device, dtype=q.dtype)
+        for entry, (row, length) in enumerate(zip(table.tolist(), lengths.tolist(), strict=True)):
+            for place in range(length):
+                cache[row[place // 16], place % 16] = whole[entry, :, place]
+        caches.append(cache.transpose(1, 2))
+    found = attention(q, *caches, key_lengths=lengths, block_table=table)
+    for entry, length in enumerate(lengths.tolist()):
+        own = slice(entry, entry + 1)
+        close(found[own], q[own], k[own, :, :length], v[own, :, :length])
+    again = torch.compile(attention, backend="eager", fullgraph=True)(
+        q, *caches, key_lengths=lengths, block_table=table
+    )
+    torch.testing.assert_close(again, found, rtol=0, atol=0)
+    if device == "cpu":
+        more = (False, None, None, None, None, lengths, table)
+        tests = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
+        torch.library.opcheck(ops.attention.default, (q, *caches, *more), test_utils=tests)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_whole(dynamic: bool) -> None:
     """torch.compile keeps it in one graph, of any number of positions, and the numbers are the eager ones."""

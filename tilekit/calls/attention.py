@@ -29,6 +29,8 @@ def attention(
     softcap: float | None = None,
     out: Any = None,
     lse: Any = None,
+    key_lengths: Any = None,
+    block_table: Any = None,
     stream: Any = None,
     config: AnyAttentionConfig | None = None,
     target: PlaceName | None = None,
@@ -55,6 +57,14 @@ def attention(
     lse
         True, or where to write the logarithms of the sums of exponentials, (B, H, Sq) f32: minus infinity for queries
         that see no key. The call then returns ``(out, lse)``.
+    key_lengths
+        How many keys each batch entry has in use, (B,) int32: k and v are then caches, of which what lies behind may
+        be anything, and the diagonal of masks ends at an entry's last key in use. What an array on a device holds is
+        clamped to what there is room for.
+    block_table
+        With `key_lengths`, k and v of shape (blocks, block size, Hk, D): where the blocks of each batch entry are, an
+        int32 array (B, most blocks of an entry). Block sizes are multiples of 8; entries behind the keys in use are
+        not looked at, and what an array on a device holds is clamped to the blocks that there are.
     stream, target
         As for `tilekit.matmul`; sm_90a or sm_100a.
     config
@@ -79,7 +89,8 @@ def attention(
     key: Hashable = None
     if out is not None and not isinstance(lse, bool):
         try:
-            arrays = tuple(None if array is None else fingerprint(array) for array in (q, k, v, out, lse))
+            cache = key_lengths, block_table
+            arrays = tuple(None if array is None else fingerprint(array) for array in (q, k, v, out, lse, *cache))
             key = (arrays, causal, None if window is None else tuple(window), scale, softcap, config, target)
             cached = _launches.launches.get(key)
         except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
@@ -97,6 +108,8 @@ def attention(
         softcap=softcap,
         out=out,
         lse=lse,
+        key_lengths=key_lengths,
+        block_table=block_table,
         config=config,
         target=target,
     )

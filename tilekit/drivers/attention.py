@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.head_clocks import HeadClock
-from tilekit.drivers.head_loads import HeadLoads, only_place
+from tilekit.drivers.head_loads import HeadLoads, Loaders, only_place
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.turns import BoundTurns, NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.epilogue.heads import BoundHeadEpilogue, HeadEpilogue
 from tilekit.epilogue.shared_heads import SharedHeadEpilogue
-from tilekit.tile_io.heads import GroupLoader, HeadLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_wgmma import BoundScores, BoundWeighted, Scores, Weighted
 from tilekit.tile_op.key_range import BoundKeyRange, KeyBlocks, KeyRange
@@ -68,7 +68,7 @@ class Attention:
     queries: TilePipeline
     keys: TilePipeline
     values: TilePipeline
-    loaders: tuple[HeadLoader | GroupLoader, HeadLoader, HeadLoader]
+    loaders: Loaders
     scores: Scores
     weighted: Weighted
     softmax: OnlineSoftmax
@@ -164,6 +164,7 @@ class _Warpgroup:
     def attend(self, tile: HeadTile, blocks: KeyBlocks) -> None:
         """All blocks of a tile: sums and the softmax's sums are then complete."""
         w = self.w
+        self.limits = blocks.limits
         self.softmax.begin()
         self.accumulate.assign(False)
         self.block.assign(blocks.last)
@@ -240,15 +241,16 @@ class _Warpgroup:
         cap = self.driver.softcap
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
+        sides: dict[str, Any] = {"tile": tile, "block": self.block, "limits": self.limits}
         partial = None
         if end and self.driver.range.right is None and self.driver.range.left is None:
-            partial = self.range.partial(self.w, self.block)
+            partial = self.range.partial(self.w, self.block, self.limits)
         if partial is not None:
             with self.w.when(partial):
-                seen = self.range.masked(self.w, scores, tile=tile, block=self.block, end=True, right=False, left=False)
+                seen = self.range.masked(self.w, scores, end=True, right=False, left=False, **sides)
                 for score, value in zip(scores, seen, strict=True):
                     score.assign(value)
         elif masks:
-            scores = self.range.masked(self.w, scores, tile=tile, block=self.block, end=end, right=right, left=left)
+            scores = self.range.masked(self.w, scores, end=end, right=right, left=left, **sides)
         self.fresh, factors = self.softmax.weigh(scores, masked=masks, halfway=halfway)
         return factors

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.heads import GroupLoader, HeadLoader
+from tilekit.tile_io.key_cache import CacheLoader
 from tilekit.tile_op.key_range import KeyBlocks
-from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.ring import Producer, TilePipeline
 from tilekit.tiles.heads import HeadTile
+
+Loaders: TypeAlias = tuple[HeadLoader | GroupLoader, HeadLoader | CacheLoader, HeadLoader | CacheLoader]
+"""What fills the rings of queries, keys and values."""
 
 
 class HeadLoads:
@@ -36,7 +42,7 @@ class HeadLoads:
         queries: Sequence[TilePipeline],
         keys: TilePipeline,
         values: TilePipeline,
-        loaders: tuple[HeadLoader | GroupLoader, HeadLoader, HeadLoader],
+        loaders: Loaders,
         block_keys: int,
     ) -> None:
         self._w = w
@@ -47,23 +53,46 @@ class HeadLoads:
     def load(self, tile: HeadTile, blocks: KeyBlocks) -> None:
         """Start the copies of a tile."""
         w, block_keys = self._w, self._block_keys
-        load_query, load_key, load_value = self._loaders
-        own = {"head": tile.kv_head, "batch": tile.batch}
+        load_query = self._loaders[0]
         row = w.variable(U32, blocks.last * block_keys, "key")
         for part, (ring, place) in enumerate(zip(self._queries, self._query_places, strict=True)):
             with ring.acquire() as stage:
                 first = tile.row + part * load_query.tile.rows if part else tile.row
                 load_query.load(w, place, stage, row=first, head=tile.head, batch=tile.batch)
-        with self._keys.acquire() as stage:
-            load_key.load(w, self._key_place, stage, row=row, **own)
+        self._load_keys(row, tile, blocks)
         for _ in w.range(blocks.count, start=1, name="block"):
-            with self._keys.acquire() as stage:
-                load_key.load(w, self._key_place, stage, row=row - block_keys, **own)
-            with self._values.acquire() as stage:
-                load_value.load(w, self._value_place, stage, row=row, **own)
+            self._load_keys(row, tile, blocks, before=block_keys)
+            self._load_values(row, tile, blocks)
             row.assign(row - block_keys)
-        with self._values.acquire() as stage:
-            load_value.load(w, self._value_place, stage, row=row, **own)
+        self._load_values(row, tile, blocks)
+
+    def _load_keys(self, row: Value, tile: HeadTile, blocks: KeyBlocks, before: int = 0) -> None:
+        self._fill(self._keys, self._key_place, self._loaders[1], row, tile, blocks, before)
+
+    def _load_values(self, row: Value, tile: HeadTile, blocks: KeyBlocks) -> None:
+        self._fill(self._values, self._value_place, self._loaders[2], row, tile, blocks, 0)
+
+    def _fill(
+        self,
+        ring: Producer,
+        place: SharedArray,
+        loader: HeadLoader | CacheLoader,
+        row: Value,
+        tile: HeadTile,
+        blocks: KeyBlocks,
+        before: int,
+    ) -> None:
+        """Start the copies of a block that is `before` so many keys ahead of `row`."""
+        w = self._w
+        if isinstance(loader, CacheLoader):
+            first = row - before if before else row
+            places = loader.find(w, row=first, end=blocks.limits.count, batch=tile.batch)
+            with ring.acquire() as stage:
+                loader.load(w, place, stage, places=places, head=tile.kv_head)
+            return
+        with ring.acquire() as stage:
+            first = row - before if before else row
+            loader.load(w, place, stage, row=first, head=tile.kv_head, batch=tile.batch)
 
     def finish(self) -> None:
         """Wait for stages whose release may come late."""

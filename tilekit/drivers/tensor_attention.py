@@ -15,12 +15,11 @@ from tilekit.assembly.types import F32, PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.head_clocks import HeadClock
-from tilekit.drivers.head_loads import HeadLoads, only_place
+from tilekit.drivers.head_loads import HeadLoads, Loaders, only_place
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
-from tilekit.tile_io.heads import GroupLoader, HeadLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AT_ONCE, AttentionTensors, pack
@@ -68,7 +67,7 @@ class TensorAttention:
     queries: tuple[TilePipeline, ...]
     keys: TilePipeline
     values: TilePipeline
-    loaders: tuple[HeadLoader | GroupLoader, HeadLoader, HeadLoader]
+    loaders: Loaders
     scores: TensorScores
     weighted: TensorWeighted
     tensors: AttentionTensors
@@ -210,6 +209,7 @@ class _Weighing:
     def weigh(self, tile: HeadTile, blocks: KeyBlocks) -> None:
         """All blocks of a tile, from the last to the first; then what its rows come to."""
         w, softmax = self.w, self.softmax
+        self.limits = blocks.limits
         softmax.begin()
         self.block.assign(blocks.last)
         self._block(tile, end=True, right=True, left=True)
@@ -226,7 +226,8 @@ class _Weighing:
         scores = list(self.scores) if driver.softcap is None else driver.softcap.apply(w, self.scores)
         masks = end or right or left
         if masks:
-            scores = self.range.masked(w, scores, tile=tile, block=self.block, end=end, right=right, left=left)
+            sides = {"end": end, "right": right, "left": left}
+            scores = self.range.masked(w, scores, tile=tile, block=self.block, limits=self.limits, **sides)
         scaled, factors = softmax.raise_maxima(scores, masked=masks)
         (factor,) = factors
         self.rows.give(factor, factor)

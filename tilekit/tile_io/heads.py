@@ -16,10 +16,12 @@ from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
 
-def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int) -> TensorMap:
+def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int, *, alone: bool = False) -> TensorMap:
     """The tensor map of an array of heads: boxes of `rows` positions by a slice of `tile`.
 
-    What lies beyond the positions of a batch entry or the elements of a head is zero, and is not written.
+    Where a position stands `alone`, the map has one dimension more, of extent 1 and behind the elements: a box has one
+    position, and rows of zeros behind it. What lies beyond the positions of a batch entry or the elements of a head is
+    zero, and is not written.
 
     Raises
     ------
@@ -41,13 +43,17 @@ def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int
     address = call.address(name)
     if 0 in array.shape:
         address = call.address("o") // TMA_ALIGNMENT * TMA_ALIGNMENT
+    extents, box = (elements, max(1, positions), heads, batch), (tile.slice_k, rows, 1, 1)
+    if alone:
+        extents, strides = (elements, 1, *extents[1:]), [row, *strides]  # type: ignore[assignment]
+        box = (*box, 1)  # type: ignore[assignment]
     try:
         return TensorMap.tiled(
             address,
             array.dtype.tensor_map,
-            (elements, max(1, positions), heads, batch),
+            extents,
             strides,
-            (tile.slice_k, rows, 1, 1),
+            box,
             swizzle=MAP_SWIZZLES[tile.swizzle_bytes],
         )
     except ValueError as error:

@@ -11,7 +11,7 @@ from tilekit.assembly.types import F32, S32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import Warpgroup
-from tilekit.tile_op.key_range import BoundKeyRange, KeyBlocks, KeyRange
+from tilekit.tile_op.key_range import BoundKeyRange, KeyBlocks, KeyLimits, KeyRange
 from tilekit.tile_op.score_layout import QUADS, ScoreLayout
 from tilekit.tiles.heads import HeadTile
 
@@ -46,12 +46,12 @@ class ChangedScores(KeyRange):
         self.within, self.change = within, change
         self.queries, self.keys, self.group, self.shares = within.queries, within.keys, within.group, within.shares
         self.query_count, self.key_count = within.query_count, within.key_count
-        self.right, self.left = within.right, within.left
+        self.right, self.left, self.lengths = within.right, within.left, within.lengths
 
     def blocks(self, w: Writer, tile: HeadTile) -> KeyBlocks:
         """The blocks of a tile of queries."""
         found = self.within.blocks(w, tile)
-        return ChangedBlocks(found.last, found.count, found.upper, found.plain, found.lower)
+        return ChangedBlocks(found.last, found.count, found.upper, found.plain, found.lower, found.limits)
 
     def bind(self, w: Writer, group: Warpgroup, layout: ScoreLayout = QUADS) -> BoundKeyRange:
         """Prepare a thread's place in its warpgroup's rows; once a role."""
@@ -74,11 +74,20 @@ class _BoundChange(BoundKeyRange):
         self._within = owner.within.bind(w, group, layout)
         self._change = owner.change
 
-    def partial(self, w: Writer, block: Value) -> None:
+    def partial(self, w: Writer, block: Value, limits: KeyLimits) -> None:
         """Any score of any block may be changed."""
 
     def masked(
-        self, w: Writer, scores: list[Value], *, tile: HeadTile, block: Value, end: bool, right: bool, left: bool
+        self,
+        w: Writer,
+        scores: list[Value],
+        *,
+        tile: HeadTile,
+        block: Value,
+        limits: KeyLimits,
+        end: bool,
+        right: bool,
+        left: bool,
     ) -> list[Value]:
         """A block's scores, changed, and then masked as those of the range within."""
         first = (block * self._owner.keys + self._column).retyped(S32)
@@ -93,7 +102,8 @@ class _BoundChange(BoundKeyRange):
                     code="TK-PART-001",
                 )
             changed.append(found)
-        return self._within.masked(w, changed, tile=tile, block=block, end=end, right=right, left=left)
+        sides = {"end": end, "right": right, "left": left}
+        return self._within.masked(w, changed, tile=tile, block=block, limits=limits, **sides)
 
     def _place(self, tile: HeadTile, half: int) -> _Place:
         row, group = self.row + self._layout.apart * half, self._owner.group

@@ -18,6 +18,7 @@ from tilekit.arrays import (
 )
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.errors import ArgumentError
+from tilekit.kernels.attention.cache import cache_views
 from tilekit.kernels.attention.config import ROWS
 from tilekit.kernels.attention.platforms import AnyAttentionConfig, platform
 from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
@@ -39,7 +40,7 @@ class AttentionArguments:
     spec, target, device
         What computes them, for which chip, and ``"cuda"`` where arrays in host memory go to the GPU.
     views
-        Of q, k, v, o, and of lse where it is asked for.
+        Of q, k, v, o, of lse where it is asked for, and of key_lengths and block_table where they are given.
     result
         What the call returns.
     scale, softcap
@@ -74,17 +75,21 @@ class AttentionArguments:
         softcap: float | None = None,
         out: Any = None,
         lse: Any = None,
+        key_lengths: Any = None,
+        block_table: Any = None,
         config: AnyAttentionConfig | None = None,
         target: str | None = None,
     ) -> AttentionArguments:
         """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
-        views = _inputs(q, k, v)
+        views = _inputs(q, k, v, paged=block_table is not None)
         batch, queries, heads, elements = views["q"].shape
+        cache = cache_views(key_lengths, block_table, batch, views["k"])
         left, right = _window(causal, window)
         scale = _number("scale", scale, elements**-0.5)
         cap = None if softcap is None else _number("softcap", softcap, None)
         chip, device = resolve_target(views["q"], target)
         platform(chip)
+        views |= cache
         inputs = list(views.items())
         shape = batch, queries, heads, views["v"].shape[3]
         made = empty_like_library(views["q"], shape, views["q"].dtype) if out is None else out
@@ -115,6 +120,8 @@ class AttentionArguments:
             softcap=cap is not None,
             lse=len(results) > 1,
             group=_group(views),
+            lengths=bool(cache),
+            page=views["k"].shape[1] if "block_table" in cache else 0,
         )
         result = results[0] if len(results) == 1 else tuple(results)
         return cls(spec, chip, device, views, result, scale, cap, left, right, config)
@@ -126,7 +133,9 @@ class AttentionArguments:
 
     @property
     def keys(self) -> int:
-        """Of a head."""
+        """Of a head; of a cache as many as a batch entry has room for."""
+        if self.spec.page:
+            return self.spec.page * self.views["block_table"].shape[1]
         return self.views["k"].shape[1]
 
     @property
@@ -153,10 +162,13 @@ class AttentionArguments:
         for name, bound in (("left", self.left), ("right", self.right)):
             if bound is not None:
                 numbers[name] = bound
+        if self.spec.page:
+            table = self.views["block_table"]
+            numbers |= {"table_pitch": table.strides[0] if table.shape[0] > 1 else 0, "table_columns": table.shape[1]}
         heads = {
             name: HeadArray("out" if name == "o" else name, view.dtype, _four(view.shape), _four(view.strides))
             for name, view in self.views.items()
-            if name != "lse"
+            if name in ("q", "k", "v", "o")
         }
         return HeadCall(
             m=self.queries,
@@ -181,18 +193,21 @@ def result_of(
     scale: float | None = None,
     softcap: float | None = None,
     out: ArrayView | None = None,
+    key_lengths: ArrayView | None = None,
+    block_table: ArrayView | None = None,
 ) -> tuple[int, int, int, int]:
     """Return the shape of a call's output, as (batch, position, head, element), after the checks that need no memory.
 
     Arrays may be layouts alone (`ArrayView`), whose extents may be symbols.
     """
-    views = _inputs(q, k, v)
+    views = _inputs(q, k, v, paged=block_table is not None)
     _window(causal, window)
     _number("scale", scale, 1.0)
     _number("softcap", softcap, 1.0)
     platform(resolve_target(views["q"], None, memory=False)[0])
     batch, queries, heads, _ = views["q"].shape
     shape = batch, queries, heads, views["v"].shape[3]
+    views |= cache_views(key_lengths, block_table, batch, views["k"], memory=False)
     if out is not None:
         require_output(_heads(out, "out"), shape, views["q"].dtype, ())
         require_same_place([*views.items(), ("out", out)])
@@ -201,10 +216,10 @@ def result_of(
     return shape
 
 
-def _inputs(q: Any, k: Any, v: Any) -> dict[str, ArrayView]:
-    """Queries, keys and values, each checked and all against each other."""
+def _inputs(q: Any, k: Any, v: Any, *, paged: bool = False) -> dict[str, ArrayView]:
+    """Queries, keys and values, each checked and all against each other; `paged` ones of any number of blocks."""
     views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
-    _check_shapes(views)
+    _check_shapes(views, paged=paged)
     return views
 
 
@@ -245,7 +260,7 @@ def _heads(array: Any, name: str) -> ArrayView:
     return view
 
 
-def _check_shapes(views: Mapping[str, ArrayView]) -> None:
+def _check_shapes(views: Mapping[str, ArrayView], *, paged: bool) -> None:
     """Check queries, keys and values against each other."""
     q, k, v = views["q"], views["k"], views["v"]
     for name, view in (("k", k), ("v", v)):
@@ -254,7 +269,7 @@ def _check_shapes(views: Mapping[str, ArrayView]) -> None:
                 f"{name}'s type", view.dtype.name, legal=f"that of q, {q.dtype.name}", nearest=q.dtype.name,
                 code="TK-ATT-001",
             )  # fmt: skip
-        if view.shape[0] != q.shape[0]:
+        if not paged and view.shape[0] != q.shape[0]:
             raise ArgumentError.of(
                 f"{name}'s batch", view.shape[0], legal=f"that of q, {q.shape[0]}", nearest=q.shape[0],
                 code="TK-ATT-001",

@@ -10,6 +10,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32
 from tilekit.assembly.writer import Parameter, Role, Writer
 from tilekit.drivers.attention import Attention
+from tilekit.drivers.head_loads import Loaders
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.turns import NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
@@ -19,7 +20,9 @@ from tilekit.kernels.attention.config import ROWS, AttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
 from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_io.key_cache import BlockTable, CacheLoader
 from tilekit.tile_op.attention_wgmma import Scores, Weighted
+from tilekit.tile_op.key_lengths import KeyLengths
 from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
 from tilekit.tile_op.tensor_memory import TensorRegion
@@ -126,7 +129,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     values = head_tile("v", spec, config.keys, spec.value_dim)
     output = head_tile("o", spec, config.queries, spec.value_dim)
     first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
-    loaders = first, HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
+    loaders: Loaders = first, *key_loaders(w, spec, keys, values)
     syncs = [
         head_sync(w, plan, cluster, loader, stages, name=loader.tile.name)
         for loader, stages in zip(loaders, (config.query_stages, config.stages, config.stages), strict=True)
@@ -153,6 +156,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         right=spec.right,
         group=group,
         shares=scheduler.shares,
+        lengths=KeyLengths(w) if spec.lengths else None,
     )
     log_sums = LogSums(w) if spec.lse else None
     common: dict[str, Any] = {"queries": key_range.query_count, "factor": factor, "log_sums": log_sums}
@@ -201,6 +205,16 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     )
 
 
+def key_loaders(
+    w: Writer, spec: AttentionSpec, keys: OperandTile, values: OperandTile
+) -> tuple[HeadLoader, HeadLoader] | tuple[CacheLoader, CacheLoader]:
+    """What loads keys and values: whole arrays, or caches."""
+    if not spec.lengths:
+        return HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
+    table = BlockTable(w, spec.page) if spec.page else None
+    return CacheLoader(w, keys, "k", table, zeros=False), CacheLoader(w, values, "v", table, zeros=True)
+
+
 def head_tile(name: str, spec: AttentionSpec, rows: int, elements: int) -> OperandTile:
     """The image of positions by elements of a head: in slices of 128 bytes, or of 64 where those do not divide it."""
     row = 128 if elements * spec.dtype.bytes % 128 == 0 else 64
@@ -212,7 +226,7 @@ def head_sync(
     w: Writer,
     plan: WarpPlan,
     cluster: Cluster,
-    loader: HeadLoader | GroupLoader,
+    loader: HeadLoader | GroupLoader | CacheLoader,
     stages: int,
     *,
     name: str,

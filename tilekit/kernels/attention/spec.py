@@ -28,6 +28,10 @@ class AttentionSpec:
         Whether the logarithms of the rows' sums are stored.
     group
         Heads that share keys and are rows of one tile, whose keys several CTAs share: for few queries; or 0.
+    lengths
+        Whether each batch entry has its own number of keys in use.
+    page
+        Keys of a block of the cache, where a table says which blocks an entry's keys are in; or 0.
     """
 
     dtype: DType = BF16
@@ -38,6 +42,8 @@ class AttentionSpec:
     softcap: bool = False
     lse: bool = False
     group: int = 0
+    lengths: bool = False
+    page: int = 0
 
     @property
     def name(self) -> str:
@@ -45,6 +51,7 @@ class AttentionSpec:
         sizes = f"{self.head_dim}" if self.head_dim == self.value_dim else f"{self.head_dim}x{self.value_dim}"
         words = ["right" if self.right else "", "left" if self.left else "", "softcap" if self.softcap else ""]
         words += ["lse" if self.lse else "", f"group{self.group}" if self.group else ""]
+        words += ["lengths" if self.lengths else "", f"page{self.page}" if self.page else ""]
         return "_".join(["attention", self.dtype.name, f"d{sizes}", *(word for word in words if word)])
 
 

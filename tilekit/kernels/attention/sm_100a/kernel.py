@@ -6,18 +6,28 @@ from typing import Any
 
 from tilekit.assembly.types import F32
 from tilekit.assembly.writer import Writer
+from tilekit.drivers.head_loads import Loaders
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.tensor_attention import TensorAttention
 from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.epilogue.heads import LogSums
 from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
-from tilekit.kernels.attention.kernel import AttentionText, OwnAttention, head_ring, head_sync, head_tile
+from tilekit.kernels.attention.kernel import (
+    AttentionText,
+    OwnAttention,
+    head_ring,
+    head_sync,
+    head_tile,
+    key_loaders,
+)
 from tilekit.kernels.attention.sm_100a.config import ROWS, BlackwellAttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
 from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_io.key_cache import CacheLoader
 from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AttentionTensors
+from tilekit.tile_op.key_lengths import KeyLengths
 from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
 from tilekit.tile_op.row_exchange import RowExchange
@@ -84,7 +94,7 @@ def role_plan(target: Target, tiles: int, spec: AttentionSpec) -> WarpPlan:
         "softmax", waves * tiles, frozenset({"tmem", "sync", "wait", "memory", "store"}), weighs, raised=True
     )
     correction = RoleEntry("correction", waves, frozenset({"tmem", "sync", "wait", "memory", "store"}), corrects)
-    load = RoleEntry("load", waves, frozenset({"load", "sync", "wait"}), others, one_thread=True)
+    load = RoleEntry("load", waves, frozenset({"load", "sync", "wait", "memory"}), others, one_thread=True)
     mma = RoleEntry("mma", 1, frozenset({"mma", "tmem", "sync", "wait", "memory"}), one_thread=True)
     return WarpPlan.of(target, (load, softmax, correction), first=("softmax", "correction")).with_role(
         mma, beside="load"
@@ -102,8 +112,10 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
     keys = head_tile("k", spec, config.keys, spec.head_dim)
     values = head_tile("v", spec, config.keys, spec.value_dim)
     first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
-    loaders = first, HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
-    named = [(f"q{part}", first, 1) for part in range(config.tiles)]
+    loaders: Loaders = first, *key_loaders(w, spec, keys, values)
+    named: list[tuple[str, HeadLoader | GroupLoader | CacheLoader, int]] = [
+        (f"q{part}", first, 1) for part in range(config.tiles)
+    ]
     named += [("k", loaders[1], config.stages), ("v", loaders[2], config.stages)]
     # Barriers and pairs come first, and tiles, which are aligned to 1024 bytes, behind all of them.
     syncs = [
@@ -151,6 +163,7 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
         right=spec.right,
         group=group,
         shares=scheduler.shares,
+        lengths=KeyLengths(w) if spec.lengths else None,
     )
     common: dict[str, Any] = {
         "queries": key_range.query_count,
