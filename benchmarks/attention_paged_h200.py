@@ -1,17 +1,18 @@
-"""Time decoding from a paged cache beside the same keys in one array, and FlashAttention-3's split-KV of the latter.
+"""Time decoding from a paged cache beside the same keys in one array, blocks of a sequence lying anywhere.
 
-As `benchmarks.attention_decode_h200`; blocks of a sequence lie anywhere. FlashAttention-3 is asked with a length a
-sequence, whose schedule is made ahead.
+Each way has a CUDA graph of one pass over as many operand sets as exceed L2; graphs take turns, and the median replay
+counts: ``python -m benchmarks.attention_paged_h200``.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from benchmarks.attention_h200 import fa3, graphed, timed
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import chosen
 
@@ -19,6 +20,40 @@ CASES = ((4, 16384, 32, 8, 128), (64, 4096, 32, 8, 128))
 """Batch, keys, heads, heads of keys, elements."""
 
 PAGES = (16, 64, 128, 256)
+
+ROUNDS, SECONDS = 3, 0.03
+"""Turns of each way, and how long one is."""
+
+
+def graphed(launch: Callable[[], None]) -> Any:
+    """A CUDA graph of the launches."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    return graph
+
+
+def timed(graphs: dict[str, Any], sets: int) -> dict[str, float]:
+    """Microseconds of one launch each, in turns."""
+    found: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(ROUNDS):
+        for name, graph in graphs.items():
+            graph.replay()
+            replays, spent = [], 0.0
+            while spent < SECONDS:
+                first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                first.record()
+                graph.replay()
+                last.record()
+                last.synchronize()
+                spent += first.elapsed_time(last) / 1e3
+                replays.append(first.elapsed_time(last) * 1e3 / sets)
+            found[name].append(statistics.median(replays))
+    return {name: statistics.median(each) for name, each in found.items()}
 
 
 def planned(q: Any, k: Any, v: Any, **more: Any) -> Any:
@@ -67,15 +102,7 @@ def main() -> None:
                     for q, k, v, out in sets
                 ]
                 graphs[f"page{page}"] = graph(paged)
-            if fa3 is not None:
-                metadata = fa3.decode_metadata(batch, 1, keys, heads, kv_heads, elements, lengths)
-
-                def theirs(sets: list[Any] = sets, lengths: Any = lengths, metadata: Any = metadata) -> None:
-                    for q, k, v, _ in sets:
-                        fa3.decode(q, k, v, lengths, scheduler_metadata=metadata)
-
-                graphs["fa3"] = graphed(theirs)
-            times = timed(graphs, len(sets), rounds=3, seconds=0.03)
+            times = timed(graphs, len(sets))
             line = f"b{batch} k{keys - cut} h{heads}/{kv_heads} d{elements} us:"
             print(line + "".join(f"  {name} {value:.1f}" for name, value in times.items()), flush=True)
 

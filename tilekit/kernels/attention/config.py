@@ -99,6 +99,10 @@ class AttentionConfig:
         if not 16 <= self.keys <= 256 or self.keys % 16:
             nearest = min(256, max(16, round(self.keys / 16) * 16))
             problems.append(f"keys={self.keys}; legal: multiples of 16 from 16 to 256; nearest: {nearest}")
+        if spec.lengths and self.warpgroups == 3:
+            problems.append(
+                "warpgroups=3 and a cache, whose loads keep 56 registers of a thread; nearest: warpgroups=2"
+            )
         if spec.group and self.warpgroups != 1:
             problems.append(f"warpgroups={self.warpgroups} for heads in one tile; legal: 1; nearest: 1")
         if not 0 <= self.slack <= 8:
@@ -165,6 +169,8 @@ def default_config(spec: AttentionSpec, target: Target, queries: int) -> Attenti
         warpgroups, keys = (3, 80) if long and not spec.right else (2, 128)
     else:
         warpgroups, keys = 2, 80 if spec.value_dim <= 192 else 64
+    if spec.lengths:
+        warpgroups, keys = 2, 128 if spec.value_dim <= 128 else keys
     outputs = (True, False) if spec.value_dim == spec.head_dim else (True,)
     made = [
         AttentionConfig(groups, size, stages, own_output=output, query_stages=query_stages)

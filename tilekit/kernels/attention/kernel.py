@@ -37,6 +37,9 @@ from tilekit.tiles.operand import ATOM_ROWS, OperandTile
 FIRST_TURN = 1
 """Named barriers of turns; those of the epilogue come behind."""
 
+CACHE_REGISTERS = 56
+"""Of the load role where each batch entry has its own keys, and tables say where: of 24 it spills."""
+
 MOST_ACCUMULATORS = 208
 """What the plan is asked for: the load role gives up all but 24 registers."""
 
@@ -68,7 +71,7 @@ class AttentionText:
 
 @dataclass(frozen=True)
 class OwnAttention:
-    """What of a kernel of attention is somebody's own.
+    """What of a kernel of attention is the caller's own.
 
     Attributes
     ----------
@@ -86,7 +89,7 @@ class OwnAttention:
 def trace(
     spec: AttentionSpec, config: AttentionConfig, target: Target, own: OwnAttention | None = None
 ) -> AttentionText:
-    """Trace the kernel that `spec` and `config` describe, with somebody's own components where they are given.
+    """Trace the kernel that `spec` and `config` describe, with the caller's own components where they are given.
 
     Raises
     ------
@@ -94,7 +97,13 @@ def trace(
         Listing every rule the config violates.
     """
     config.check(spec, target)
-    plan = WarpPlan.register_accumulators(target, consumers=config.warpgroups, accumulators=MOST_ACCUMULATORS)
+    plan = WarpPlan.register_accumulators(
+        target,
+        consumers=config.warpgroups,
+        accumulators=MOST_ACCUMULATORS,
+        counts=spec.lengths,
+        copying=CACHE_REGISTERS,
+    )
     # The thread that loads also claims tiles, and says which.
     may = {role.name: role.may | ({"memory", "store"} if role.name == "load" else set()) for role in plan.roles}
     plan = replace(plan, roles=tuple(replace(role, may=frozenset(may[role.name])) for role in plan.roles))
