@@ -116,7 +116,7 @@ def _attention(m: Bench) -> dict[str, Any]:
 
 def _range(m: Bench) -> dict[str, Any]:
     given = {"queries": 64, "keys": 64, "left": False, "right": True}
-    return {**given, "group": 1, "shares": m.w.constant(tk.registers.U32, 1)}
+    return {**given, "group": 1, "shares": m.w.constant(tk.registers.U32, 1), "lengths": None}
 
 
 def _heads(m: Bench) -> dict[str, Any]:

@@ -46,13 +46,13 @@ def test_what_it_likes_best_is_near_the_quickest() -> None:
     """Over 124 listed cases its choice takes 1.3 % longer than the quickest of those measured, and 8.2 % at worst.
 
     Over 420 random ones, in every layout and type, many of them chosen since it lost there, 1.5 % and 19 %. Over 134
-    of about 30 configs each, most MN-major, 3.5 % and 20 %, and over 57 of up to 60 configs 4.5 % and 27 %: half of it
+    of about 30 configs each, most MN-major, 3.6 % and 20 %, and over 57 of up to 60 configs 4.5 % and 27 %: half of it
     is the luck of the quickest of so many. Over 35 that were behind cuBLAS as picked before, 5.4 % and 23 %.
     """
     bounds = (
         (TIMES, 120, 1.0133, 1.083),
         (RANDOM_TIMES, 415, 1.0155, 1.19),
-        (MN_MAJOR_TIMES, 130, 1.0358, 1.201),
+        (MN_MAJOR_TIMES, 130, 1.037, 1.201),
         (BEHIND_TIMES, 55, 1.045, 1.271),
         (LATER_TIMES, 34, 1.055, 1.226),
     )

@@ -207,9 +207,11 @@ def _require_one(owner: str, name: str, given: Any, hint: Any) -> None:
     elif origin in (tuple, Sequence):
         if not isinstance(given, (tuple, list)):
             raise illegal(owner, name, given, f"a tuple of {_name(parts[0])}")
-        if origin is Sequence or parts[-1] is Ellipsis:
-            for index, member in enumerate(given):
-                _require(owner, f"{name}[{index}]", member, parts[0])
+        wanted = (parts[0],) * len(given) if origin is Sequence or parts[-1] is Ellipsis else parts
+        if len(given) != len(wanted):
+            raise illegal(owner, name, given, f"a tuple of {', '.join(map(_name, wanted))}")
+        for index, (member, part) in enumerate(zip(given, wanted, strict=True)):
+            _require(owner, f"{name}[{index}]", member, part)
     elif origin in (dict, Mapping):
         if not isinstance(given, Mapping):
             raise illegal(owner, name, given, f"{_name(parts[1])} by name")
