@@ -57,6 +57,9 @@ class Attention:
         What bounds scores, if anything.
     output_in_queries
         Whether the output goes through the shared memory of the tile's queries, a warpgroup's rows where its own were.
+    looks_ahead
+        Whether a tile's first scores are multiplied while the sums of the one before are stored, if there is memory for
+        the queries of both.
     scheduler, epilogue, turns
         Which tile is next, how it is stored, and how warpgroups take turns.
     profiler
@@ -78,6 +81,7 @@ class Attention:
     turns: Turns | NoTurns
     softcap: Softcap | None = None
     output_in_queries: bool = False
+    looks_ahead: bool = True
     profiler: TileProfiler | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +105,7 @@ class Attention:
     @property
     def ahead(self) -> bool:
         """Whether a tile's first scores are multiplied while the sums of the one before are stored."""
-        return self.queries.stages > 1
+        return self.queries.stages > 1 and self.looks_ahead
 
     # -- roles --------------------------------------------------------------------------------------------------------
 

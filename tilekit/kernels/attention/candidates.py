@@ -43,4 +43,5 @@ def variants(config: AttentionConfig, spec: AttentionSpec, target: Target) -> li
     changed += [replace(config, turns=not config.turns)] if config.warpgroups > 1 else []
     changed += [replace(config, claims=not config.claims)] if spec.right and not spec.group else []
     changed += [] if spec.group else [replace(config, own_output=not config.own_output)]
+    changed += [replace(config, ahead=not config.ahead)] if config.query_stages > 1 else []
     return [one for one in changed if one != config and one.legal(target, spec)]

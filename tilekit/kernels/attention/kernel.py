@@ -210,6 +210,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         turns=Turns(warpgroups=config.warpgroups, first_barrier=FIRST_TURN) if takes_turns else NoTurns(),
         softcap=softcap,
         output_in_queries=not config.own_output and not spec.group,
+        looks_ahead=config.ahead,
         profiler=TileProfiler.of(w, {"load": 1, "mma": config.warpgroups, "epilogue": config.warpgroups}),
     )
 
