@@ -129,12 +129,29 @@ def test_the_last_section_of_heads_may_be_smaller(heads: int, kv_heads: int, mon
     check(Case(1, 200, 200, heads, kv_heads, 64, 64, "bf16", {"causal": True}), config=config, multiprocessors=3)
 
 
-@pytest.mark.parametrize("warpgroups", [1, 2, 3])
+@pytest.mark.parametrize(("keys", "tiles"), [(64, 1), (4096, 16), (16384, 26), (131072, 64)])
+def test_shares_are_worth_their_parts(keys: int, tiles: int) -> None:
+    """One query of eight heads over one: as many CTAs as have more to do than the parts that they leave cost."""
+    q, k = np.zeros((1, 1, 8, 8), np.float16), np.zeros((1, keys, 1, 8), np.float16)
+    arguments = AttentionArguments.parse(q, k, np.zeros((1, keys, 1, 128), np.float16))
+    call = arguments.call({}, 132, None)
+    assert chosen(arguments, None).schedule(call).tiles == tiles
+
+
+@pytest.mark.parametrize(("queries", "warpgroups"), [(256, 4), (384, 3), (1024, 4), (1280, 3), (4096, 3)])
+def test_four_warpgroups_where_fewer_rows_are_for_nothing(queries: int, warpgroups: int) -> None:
+    """Heads of 64 without a mask take tiles of 256 queries where those fit the queries better than tiles of 192."""
+    q = np.zeros((1, queries, 1, 64), np.float16)
+    assert tilekit.attention_kernel_for(q, q, q).config.warpgroups == warpgroups
+    assert tilekit.attention_kernel_for(q, q, q, window=(50, None)).config.warpgroups == 3
+
+
+@pytest.mark.parametrize("warpgroups", [1, 2, 3, 4])
 @pytest.mark.parametrize("turns", [True, False])
 def test_warpgroups_with_and_without_turns(warpgroups: int, turns: bool) -> None:
-    """One to three warpgroups, in turns or as they come, compute the same."""
+    """One to four warpgroups, in turns or as they come, compute the same."""
     config = tilekit.AttentionConfig(warpgroups=warpgroups, keys=48, turns=turns)
-    check(Case(1, 200, 250, 1, 1, 64, 64), config=config)
+    check(Case(1, 300, 250, 1, 1, 64, 64), config=config)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -83,7 +83,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "stages that do not fit": ({**blackwell(stages=9), **wide(64)}, "TK-ATT-006", "nearest: stages=5"),
     "too much slack": (blackwell(slack=9), "TK-ATT-006", "nearest: 8"),
     "a polynomial of minus one": (blackwell(polynomial=-1), "TK-ATT-006", "nearest: 0"),
-    "four warpgroups": (arrays(config=tilekit.AttentionConfig(warpgroups=4)), "TK-ATT-006", "nearest: 3"),
+    "five warpgroups": (arrays(config=tilekit.AttentionConfig(warpgroups=5)), "TK-ATT-006", "nearest: 4"),
     "keys that are no multiple": (arrays(config=tilekit.AttentionConfig(keys=100)), "TK-ATT-006", "nearest: 96"),
     "too many keys": (arrays(config=tilekit.AttentionConfig(1, 256, 2)), "TK-ATT-006", "registers"),
     "too many stages": (arrays(config=tilekit.AttentionConfig(1, 128, 9)), "TK-ATT-006", "nearest: stages="),

@@ -47,14 +47,14 @@ def test_what_it_likes_best_is_near_the_quickest() -> None:
 
     Over 420 random ones, in every layout and type, many of them chosen since it lost there, 1.5 % and 19 %. Over 134
     of about 30 configs each, most MN-major, 3.6 % and 20 %, and over 57 of up to 60 configs 4.5 % and 27 %: half of it
-    is the luck of the quickest of so many. Over 35 that were behind cuBLAS as picked before, 5.4 % and 23 %.
+    is the luck of the quickest of so many. Over 35 that were behind cuBLAS as picked before, 5.6 % and 23 %.
     """
     bounds = (
         (TIMES, 120, 1.0133, 1.083),
         (RANDOM_TIMES, 415, 1.0155, 1.19),
         (MN_MAJOR_TIMES, 130, 1.037, 1.201),
         (BEHIND_TIMES, 55, 1.045, 1.271),
-        (LATER_TIMES, 34, 1.055, 1.226),
+        (LATER_TIMES, 34, 1.056, 1.226),
     )
     for file, cases, mean, worst in bounds:
         losses = [verdict.loss for case in swept(file) if (verdict := judged(case))]

@@ -208,6 +208,16 @@ def test_two_processes_that_write_at_once_leave_whole_lines(tmp_path: Path) -> N
         assert len(TunedTable(DEVICE, SM_90A, tmp_path)) == 3 * 20
 
 
+def test_an_empty_line_is_nothing(tmp_path: Path) -> None:
+    """Who appends while another's line is half there begins a new one, and nothing is lost or warned of."""
+    _add(tmp_path, range(8, 16, 8))
+    path = TunedTable(DEVICE, SM_90A, tmp_path).path
+    path.write_bytes(b"\n" + path.read_bytes() + b"\n\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(TunedTable(DEVICE, SM_90A, tmp_path)) == 1
+
+
 def test_a_broken_last_line_costs_no_other(tmp_path: Path) -> None:
     """What is added behind it begins on a line of its own."""
     _add(tmp_path, range(8, 16, 8))

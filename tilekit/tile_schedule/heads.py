@@ -16,6 +16,9 @@ from tilekit.tiles.heads import HeadCall, HeadTile
 MOST_SHARES = 64
 """CTAs that share a tile's keys, at most."""
 
+PART_KEYS = 23
+"""Keys that a CTA goes through in the time of adding one part of a shared tile: 0.17 microseconds on an H200."""
+
 L2_BYTES = 32 << 20
 """Keys and values that CTAs go through at the same time, so that L2 keeps them: half of an H200's."""
 
@@ -100,13 +103,14 @@ class HeadScheduler:
     def _shares(self, call: Call) -> int:
         """How many CTAs share a tile: the count with which the last to finish has the least to do.
 
-        A share costs, beside its blocks, about what two of them do.
+        A share costs, beside its blocks, about what two of them do, and adding up what PART_KEYS keys do for each part.
         """
         assert isinstance(call, HeadCall)
         tiles, blocks = self.tile_count(call), max(1, -(-call.k // self.keys))
 
-        def cost(shares: int) -> int:
-            return -(-tiles * shares // call.resident) * (-(-blocks // shares) + 2)
+        def cost(shares: int) -> float:
+            whole = -(-tiles * shares // call.resident) * (-(-blocks // shares) + 2)
+            return whole + (shares * PART_KEYS / self.keys if shares > 1 else 0)
 
         return min(range(1, min(blocks, MOST_SHARES) + 1), key=cost)
 

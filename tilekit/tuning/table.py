@@ -159,6 +159,8 @@ class TunedTable:
     def _load(self) -> None:
         with contextlib.suppress(OSError):
             for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+                if not line:  # of a process that took another's half-written line for a broken one (`_append`)
+                    continue
                 try:
                     self._read(json.loads(line))
                 except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # whatever a line holds

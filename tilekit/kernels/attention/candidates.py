@@ -17,7 +17,7 @@ def candidates(spec: AttentionSpec, target: Target, queries: int) -> Iterator[At
     """Legal configs: the picker's choice, then those with its warpgroups, or others, in the order of blocks."""
     best = default_config(spec, target, queries)
     yield best
-    counts = (1,) if spec.group else sorted((1, 2, 3), key=lambda count: (abs(count - best.warpgroups), -count))
+    counts = (1,) if spec.group else sorted((1, 2, 3, 4), key=lambda count: (abs(count - best.warpgroups), -count))
     for warpgroups in counts:
         for keys in _BLOCKS:
             for stages in sorted(range(2, 9), key=lambda count: abs(count - best.stages)):
