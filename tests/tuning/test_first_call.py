@@ -209,7 +209,7 @@ def test_two_processes_that_write_at_once_leave_whole_lines(tmp_path: Path) -> N
 
 
 def test_an_empty_line_is_nothing(tmp_path: Path) -> None:
-    """Who appends while another's line is half there begins a new one, and nothing is lost or warned of."""
+    """A process that appends while another's line is half there begins a new one; nothing is lost or warned of."""
     _add(tmp_path, range(8, 16, 8))
     path = TunedTable(DEVICE, SM_90A, tmp_path).path
     path.write_bytes(b"\n" + path.read_bytes() + b"\n\n")

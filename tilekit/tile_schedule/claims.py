@@ -16,7 +16,7 @@ _SLOTS = 2
 class TileClaims:
     """Numbers of tiles: a CTA's own first, then those that its claiming thread gets, which the readers are told.
 
-    The counter goes from 0 up to the number of tiles, and whoever takes the last number sets it back for the next
+    The counter goes from 0 up to the number of tiles, and the CTA that takes the last number sets it back for the next
     launch. A number beyond the tiles says that there are no more.
 
     Parameters
