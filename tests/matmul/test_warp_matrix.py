@@ -27,6 +27,7 @@ from tilekit.tile_io.cp_async_pieces import PieceTile
 from tilekit.tile_pipeline.together_sync import TogetherSync
 
 CHIPS = ("sm_80", "sm_86", "sm_89", "sm_120a")
+EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2")
 CANARY = 16
 """Elements before and behind an output that nothing may touch."""
 
@@ -46,6 +47,15 @@ class Case:
     residual: bool = False
     split: int = 1
     pad: int = 0
+
+    @classmethod
+    def random_8bit(cls, random: np.random.Generator, most: int) -> Case:
+        """The same of 8-bit floats, which are K-major, in and out; short K leaves sums that 8 bits round."""
+        drawn = cls.random(random, most)
+        dtype, out = (str(random.choice(list(kinds))) for kinds in (EIGHT_BITS, (*EIGHT_BITS, "bfloat16", "float32")))
+        return replace(
+            drawn, dtype=dtype, out=out, majors=("k", "k"), residual=drawn.residual and out not in EIGHT_BITS
+        )
 
     @classmethod
     def random(cls, random: np.random.Generator, most: int) -> Case:
@@ -76,7 +86,7 @@ def run(case: Case, chip: str, seed: int, place: Any) -> None:
     random = np.random.default_rng(seed)
     batch = (case.batches,) if case.batches else ()
     dtype = np.dtype(getattr(ml_dtypes, case.dtype, None) or case.dtype)
-    out_dtype = dtype if case.out == "same" else np.dtype(case.out)
+    out_dtype = dtype if case.out == "same" else np.dtype(getattr(ml_dtypes, case.out, None) or case.out)
     a, b = random.integers(-2, 3, (*batch, case.m, case.k)), random.integers(-2, 3, (*batch, case.k, case.n))
     expected = (a @ b).astype(np.float64)
     keywords: dict[str, Any] = {}
@@ -105,8 +115,9 @@ def run(case: Case, chip: str, seed: int, place: Any) -> None:
         call["config"] = closest(spec, target(chip), {"split_k": case.split}, **extents)
     tilekit.matmul(**call)
     found = back(storage)
+    most = float(ml_dtypes.finfo(out_dtype).max)
     wanted = np.full(size + 2 * CANARY, np.nan).astype(out_dtype)
-    wanted[CANARY : CANARY + size] = expected.reshape(-1).astype(out_dtype)
+    wanted[CANARY : CANARY + size] = np.clip(expected.reshape(-1), -most, most).astype(out_dtype)
     np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64), err_msg=f"{case} seed {seed}")
 
 
@@ -121,6 +132,14 @@ def test_random_products(chip: str, seed: int) -> None:
     """Extents, layouts, pitches, batches, epilogues and shares at random: exact, and nothing else is written."""
     random = np.random.default_rng([seed, CHIPS.index(chip)])
     run(Case.random(random, 160), chip, seed, here)
+
+
+@pytest.mark.parametrize("chip", ["sm_89", "sm_120a"])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_8bit_products(chip: str, seed: int) -> None:
+    """Of 8-bit floats, in and out: exact or rounded once, the largest number where a sum is larger."""
+    random = np.random.default_rng([seed, CHIPS.index(chip)])
+    run(Case.random_8bit(random, 160), chip, seed, here)
 
 
 @pytest.mark.parametrize("majors", [("k", "k"), ("mn", "k"), ("k", "mn"), ("mn", "mn")])
@@ -256,8 +275,20 @@ def test_random_products_on_a_gpu(block: int) -> None:
         run(case, "sm_80", seed, _on_gpu(torch))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", range(5))
+def test_random_8bit_products_on_a_gpu(block: int) -> None:
+    """The text for sm_89 on the GPU that is here: 32 products of 8-bit floats at random a block."""
+    torch = pytest.importorskip("torch")
+    for seed in range(32 * block, 32 * (block + 1)):
+        random = np.random.default_rng([8, seed])
+        case = Case.random_8bit(random, int(random.choice([40, 200, 700])))
+        run(case, "sm_89", seed, _on_gpu(torch))
+
+
 def _on_gpu(torch: Any) -> Any:
     names = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+    names |= {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
 
     def place(array: Any) -> Any:
         return (
