@@ -29,6 +29,7 @@ def attention(
     softcap: float | None = None,
     out: Any = None,
     lse: Any = None,
+    lengths: Any = None,
     key_lengths: Any = None,
     block_table: Any = None,
     stream: Any = None,
@@ -57,6 +58,11 @@ def attention(
     lse
         True, or where to write the logarithms of the sums of exponentials, (B, H, Sq) f32: minus infinity for queries
         that see no key. The call then returns ``(out, lse)``.
+    lengths
+        Where packed sequences begin, and where the last ends: (B + 1,) int32, rising from 0 to the positions of q and
+        k; a pair of such arrays where sequences have other lengths in k than in q. Arrays are then (positions, H, D),
+        the sequences behind each other, and lse is (H, positions). What arrays on a device hold is clamped to the
+        positions that there are; those of no sequence are not written.
     key_lengths
         How many keys each batch entry has in use, (B,) int32: k and v are then caches, of which what lies behind may
         be anything, and the diagonal of masks ends at an entry's last key in use. What an array on a device holds is
@@ -89,8 +95,9 @@ def attention(
     key: Hashable = None
     if out is not None and not isinstance(lse, bool):
         try:
-            cache = key_lengths, block_table
-            arrays = tuple(None if array is None else fingerprint(array) for array in (q, k, v, out, lse, *cache))
+            starts = tuple(lengths) if isinstance(lengths, tuple | list) else (lengths,)
+            given = (q, k, v, out, lse, key_lengths, block_table, *starts)
+            arrays = tuple(None if array is None else fingerprint(array) for array in given)
             key = (arrays, causal, None if window is None else tuple(window), scale, softcap, config, target)
             cached = _launches.launches.get(key)
         except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
@@ -108,6 +115,7 @@ def attention(
         softcap=softcap,
         out=out,
         lse=lse,
+        lengths=lengths,
         key_lengths=key_lengths,
         block_table=block_table,
         config=config,

@@ -32,6 +32,7 @@ from tilekit.tile_op.online_softmax import BoundSoftmax, OnlineSoftmax, Softcap
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.stepped import SteppedConsumer
 from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tile_schedule.packed_heads import PackedHeadScheduler
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.heads import HeadTile
 from tilekit.tiles.stage import Stage
@@ -76,7 +77,7 @@ class Attention:
     weighted: Weighted
     softmax: OnlineSoftmax
     range: KeyRange
-    scheduler: HeadScheduler
+    scheduler: HeadScheduler | PackedHeadScheduler
     epilogue: HeadEpilogue | SharedHeadEpilogue
     turns: Turns | NoTurns
     softcap: Softcap | None = None

@@ -54,7 +54,7 @@ class HeadClock:
         w.ptx.profile.begin(
             address=record.address,
             begin=w.isa.special.global_timer(),
-            row=tile.row,
+            row=tile.position,
             column=tile.batch * self._heads + tile.head,
             sm=w.isa.special.sm_id(),
             turn=self._count + 1,

@@ -57,7 +57,7 @@ class HeadLoads:
         row = w.variable(U32, blocks.last * block_keys, "key")
         for part, (ring, place) in enumerate(zip(self._queries, self._query_places, strict=True)):
             with ring.acquire() as stage:
-                first = tile.row + part * load_query.tile.rows if part else tile.row
+                first = tile.position + part * load_query.tile.rows if part else tile.position
                 load_query.load(w, place, stage, row=first, head=tile.head, batch=tile.batch)
         self._load_keys(row, tile, blocks)
         for _ in w.range(blocks.count, start=1, name="block"):
@@ -85,8 +85,10 @@ class HeadLoads:
         """Start the copies of a block that is `before` so many keys ahead of `row`."""
         w = self._w
         if isinstance(loader, CacheLoader):
-            first = row - before if before else row
-            places = loader.find(w, row=first, end=blocks.limits.count, batch=tile.batch)
+            first, end = row - before if before else row, blocks.limits.count
+            if blocks.limits.first is not None:
+                first, end = first + blocks.limits.first, end + blocks.limits.first
+            places = loader.find(w, row=first, end=end, batch=tile.batch)
             with ring.acquire() as stage:
                 loader.load(w, place, stage, places=places, head=tile.kv_head)
             return

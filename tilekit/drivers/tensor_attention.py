@@ -30,6 +30,7 @@ from tilekit.tile_op.score_layout import LANES
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.stepped import SteppedConsumer
 from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tile_schedule.packed_heads import PackedHeadScheduler
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.heads import HeadTile
 
@@ -74,7 +75,7 @@ class TensorAttention:
     rows: RowExchange
     softmax: OnlineSoftmax
     range: KeyRange
-    scheduler: HeadScheduler
+    scheduler: HeadScheduler | PackedHeadScheduler
     epilogue: TensorHeadEpilogue | TensorSharedHeadEpilogue
     softcap: Softcap | None = None
     profiler: TileProfiler | None = None

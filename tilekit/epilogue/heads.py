@@ -10,6 +10,7 @@ from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.heads import HeadStorer
+from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_wgmma import WARPGROUP_ROWS
 from tilekit.tile_op.online_softmax import ROWS, BoundSoftmax
@@ -32,6 +33,16 @@ class LogSums:
 
     def __init__(self, w: Writer) -> None:
         self.address = w.parameter("lse", GMEM, lambda call: call.address("lse"))
+
+    def rows(self, tile: HeadTile, heads: Value, queries: Value) -> tuple[Value, Value]:
+        """Where the rows of the tile's head begin among those of all, of so many heads and queries; and their number.
+
+        Of packed sequences, whose rows follow each other in a head, those of the tile's sequence.
+        """
+        first = (tile.batch * heads + tile.head) * queries
+        if tile.sequence is None:
+            return first, queries
+        return first + tile.sequence.first_query, tile.sequence.queries
 
     def store(self, w: Writer, place: Value, value: Value, valid: Value) -> None:
         """Store the value of row `place` of all."""
@@ -110,6 +121,7 @@ class BoundHeadEpilogue:
         self._lane_byte = (lane >> 4) * 16
         self._row = self._first_row + group.warp * 16 + (lane >> 2)
         self._writes_log = (lane & 3) == 0
+        self._thread = group.thread
         self._stores = group.thread == 0
 
     def store(self, w: Writer, sums: RegisterTile, softmax: BoundSoftmax, tile: HeadTile) -> None:
@@ -142,6 +154,12 @@ class BoundHeadEpilogue:
             w.ptx.stmatrix.store_x4(address=row_address + byte + part * e.tile.slice_bytes, values=packed)
         w.ptx.tma.fence_shared()
         w.barrier(id=self._barrier, threads=self._threads)
+        if isinstance(e.storer, PackedHeadStorer):
+            first = tile.row + self._first_row
+            e.storer.store_rows(
+                w, self._image, tile=tile, first=first, thread=self._thread, stores=self._stores, threads=self._threads
+            )
+            return
         with w.when(self._stores):
             e.storer.store(w, self._image, row=tile.row + self._first_row, head=tile.head, batch=tile.batch)
 
@@ -161,8 +179,8 @@ class BoundHeadEpilogue:
         self, w: Writer, log_sums: LogSums, softmax: BoundSoftmax, empty: list[Value], tile: HeadTile
     ) -> None:
         e = self._e
-        first = (tile.batch * e.heads + tile.head) * e.queries
+        first, queries = log_sums.rows(tile, e.heads, e.queries)
         for half in range(ROWS):
             row = tile.row + self._row + 8 * half
             value = logarithm(w, softmax.maxima[half], e.factor, softmax.sums[half], empty[half])
-            log_sums.store(w, first + row, value, self._writes_log & (row < e.queries))
+            log_sums.store(w, first + row, value, self._writes_log & (row < queries))

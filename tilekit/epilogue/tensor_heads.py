@@ -12,6 +12,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.epilogue.heads import LogSums, logarithm
 from tilekit.epilogue.shared_heads import BoundSharedHeads, SharedHeadEpilogue
 from tilekit.tile_io.heads import HeadStorer
+from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_tensors import AT_ONCE, TensorCorrector, pack
 from tilekit.tile_op.attention_wgmma import WARPGROUP_ROWS
@@ -91,9 +92,10 @@ class BoundTensorHeads:
         inverse = w.select(empty, 0.0, w.isa.elementwise.divide(a=w.constant(F32, 1.0), b=total), F32)
         if e.log_sums is not None:
             row = first + self._row
-            place = (tile.batch * e.heads + tile.head) * e.queries + row
+            start, queries = e.log_sums.rows(tile, e.heads, e.queries)
+            place = start + row
             value = logarithm(w, maximum, e.factor, total, empty)
-            e.log_sums.store(w, place, value, row < e.queries)
+            e.log_sums.store(w, place, value, row < queries)
         with w.when(self._stores):
             w.ptx.tma.wait_stores_read(pending=0)
         w.barrier(id=e.barrier, threads=self._threads)
@@ -109,6 +111,11 @@ class BoundTensorHeads:
                 )
         w.ptx.tma.fence_shared()
         w.barrier(id=e.barrier, threads=self._threads)
+        if isinstance(e.storer, PackedHeadStorer):
+            e.storer.store_rows(
+                w, self._image, tile=tile, first=first, thread=self._row, stores=self._stores, threads=self._threads
+            )
+            return
         with w.when(self._stores):
             e.storer.store(w, self._image, row=first, head=tile.head, batch=tile.batch)
 

@@ -48,13 +48,31 @@ class HeadCall(Call):
 
 
 @dataclass(frozen=True)
+class PackedSequence:
+    """Where the queries and keys of one sequence lie among those of all, which lie behind each other; u32.
+
+    Attributes
+    ----------
+    first_query, queries
+        Its first query, and how many it has.
+    first_key, keys
+        Likewise.
+    """
+
+    first_query: Value
+    queries: Value
+    first_key: Value
+    keys: Value
+
+
+@dataclass(frozen=True)
 class HeadTile:
     """Queries of one head.
 
     Attributes
     ----------
     row
-        The first query.
+        The first query, of its batch entry or sequence.
     head, kv_head, batch
         Whose queries they are, and whose keys and values they attend to; u32. Of packed heads `head` is the group.
     share
@@ -63,6 +81,8 @@ class HeadTile:
         Of the tile, shares aside; where there are several.
     more
         Says, where the order can tell a reader, whether this CTA has another tile behind: a predicate.
+    sequence
+        Whose queries they are where sequences are packed into one batch entry; None where each is one.
     """
 
     row: Value
@@ -72,3 +92,9 @@ class HeadTile:
     share: Value | None = None
     number: Value | None = None
     more: Callable[[], Value] | None = None
+    sequence: PackedSequence | None = None
+
+    @property
+    def position(self) -> Value:
+        """The first query, as arrays count positions."""
+        return self.row if self.sequence is None else self.row + self.sequence.first_query

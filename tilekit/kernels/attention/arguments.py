@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import e as euler
 from math import isfinite, log2
@@ -16,10 +16,11 @@ from tilekit.arrays import (
     require_same_place,
     view_of,
 )
-from tilekit.dtypes import BF16, F16, F32
+from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.cache import cache_views
 from tilekit.kernels.attention.config import ROWS
+from tilekit.kernels.attention.packed import heads_view, packed_views
 from tilekit.kernels.attention.platforms import AnyAttentionConfig, platform
 from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
 from tilekit.kernels.resolve import resolve_target
@@ -40,7 +41,8 @@ class AttentionArguments:
     spec, target, device
         What computes them, for which chip, and ``"cuda"`` where arrays in host memory go to the GPU.
     views
-        Of q, k, v, o, of lse where it is asked for, and of key_lengths and block_table where they are given.
+        Of q, k, v, o, of lse where it is asked for, and of what says where keys or sequences are, where it is given.
+        Packed sequences are one batch entry.
     result
         What the call returns.
     scale, softcap
@@ -75,15 +77,16 @@ class AttentionArguments:
         softcap: float | None = None,
         out: Any = None,
         lse: Any = None,
+        lengths: Any = None,
         key_lengths: Any = None,
         block_table: Any = None,
         config: AnyAttentionConfig | None = None,
         target: str | None = None,
     ) -> AttentionArguments:
         """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
-        views = _inputs(q, k, v, paged=block_table is not None)
+        views, cache = _inputs(q, k, v, lengths, key_lengths, block_table)
+        packed = lengths is not None
         batch, queries, heads, elements = views["q"].shape
-        cache = cache_views(key_lengths, block_table, batch, views["k"])
         left, right = _window(causal, window)
         scale = _number("scale", scale, elements**-0.5)
         cap = None if softcap is None else _number("softcap", softcap, None)
@@ -92,17 +95,14 @@ class AttentionArguments:
         views |= cache
         inputs = list(views.items())
         shape = batch, queries, heads, views["v"].shape[3]
-        made = empty_like_library(views["q"], shape, views["q"].dtype) if out is None else out
-        views["o"] = _heads(made, "out")
-        if 0 in shape:
-            require_result(views["o"], shape, views["q"].dtype, "out")
-        else:
-            require_output(views["o"], shape, views["q"].dtype, inputs)
+        made = empty_like_library(views["q"], shape[packed:], views["q"].dtype) if out is None else out
+        views["o"] = _output(made, shape, views["q"].dtype, inputs, packed=packed)
         results = [made]
         if lse is not None and lse is not False:
-            logs = empty_like_library(views["q"], (batch, heads, queries), F32) if lse is True else lse
+            rows = (batch, heads, queries)[packed:]
+            logs = empty_like_library(views["q"], rows, F32) if lse is True else lse
             views["lse"] = view_of(logs, "lse")
-            require_output(views["lse"], (batch, heads, queries), F32, [*inputs, ("out", views["o"])], "lse")
+            require_output(views["lse"], rows, F32, [*inputs, ("out", views["o"])], "lse")
             if not _in_c_order(views["lse"]):
                 raise ArgumentError(
                     f"lse has strides {tuple(views['lse'].strides)} (elements); legal: C order; nearest: a new array, "
@@ -119,29 +119,37 @@ class AttentionArguments:
             left=left is not None,
             softcap=cap is not None,
             lse=len(results) > 1,
-            group=_group(views),
-            lengths=bool(cache),
+            group=0 if packed else _group(views),
+            lengths="key_lengths" in cache,
+            packed=packed,
             page=views["k"].shape[1] if "block_table" in cache else 0,
         )
         result = results[0] if len(results) == 1 else tuple(results)
         return cls(spec, chip, device, views, result, scale, cap, left, right, config)
 
     @property
+    def sequences(self) -> int:
+        """Batch entries, or sequences that are packed."""
+        return self.views["query_starts"].shape[0] - 1 if self.spec.packed else self.views["q"].shape[0]
+
+    @property
     def queries(self) -> int:
-        """Of a head."""
-        return self.views["q"].shape[1]
+        """Of a head; of packed sequences their mean."""
+        queries = self.views["q"].shape[1]
+        return -(-queries // self.sequences) if self.spec.packed else queries
 
     @property
     def keys(self) -> int:
-        """Of a head; of a cache as many as a batch entry has room for."""
+        """Of a head; of a cache as many as a batch entry has room for, of packed sequences their mean."""
         if self.spec.page:
             return self.spec.page * self.views["block_table"].shape[1]
-        return self.views["k"].shape[1]
+        keys = self.views["k"].shape[1]
+        return -(-keys // self.sequences) if self.spec.packed else keys
 
     @property
     def all_heads(self) -> int:
         """Heads of queries in the batch."""
-        return self.views["q"].shape[0] * self.views["q"].shape[2]
+        return self.sequences * self.views["q"].shape[2]
 
     @property
     def lse(self) -> ArrayView | None:
@@ -165,15 +173,17 @@ class AttentionArguments:
         if self.spec.page:
             table = self.views["block_table"]
             numbers |= {"table_pitch": table.strides[0] if table.shape[0] > 1 else 0, "table_columns": table.shape[1]}
+        if self.spec.packed:
+            numbers["sequences"] = self.sequences
         heads = {
             name: HeadArray("out" if name == "o" else name, view.dtype, _four(view.shape), _four(view.strides))
             for name, view in self.views.items()
             if name in ("q", "k", "v", "o")
         }
         return HeadCall(
-            m=self.queries,
+            m=self.views["q"].shape[1],
             n=self.views["v"].shape[3],
-            k=self.keys,
+            k=self.views["k"].shape[1] if self.spec.packed else self.keys,
             matrices={},
             addresses=addresses,
             numbers=numbers,
@@ -193,34 +203,59 @@ def result_of(
     scale: float | None = None,
     softcap: float | None = None,
     out: ArrayView | None = None,
+    lengths: Any = None,
     key_lengths: ArrayView | None = None,
     block_table: ArrayView | None = None,
-) -> tuple[int, int, int, int]:
-    """Return the shape of a call's output, as (batch, position, head, element), after the checks that need no memory.
+) -> tuple[int, ...]:
+    """Return the shape of a call's output, as of its queries, after the checks that need no memory.
 
     Arrays may be layouts alone (`ArrayView`), whose extents may be symbols.
     """
-    views = _inputs(q, k, v, paged=block_table is not None)
+    views, cache = _inputs(q, k, v, lengths, key_lengths, block_table, memory=False)
+    packed = lengths is not None
     _window(causal, window)
     _number("scale", scale, 1.0)
     _number("softcap", softcap, 1.0)
     platform(resolve_target(views["q"], None, memory=False)[0])
     batch, queries, heads, _ = views["q"].shape
     shape = batch, queries, heads, views["v"].shape[3]
-    views |= cache_views(key_lengths, block_table, batch, views["k"], memory=False)
+    views |= cache
     if out is not None:
-        require_output(_heads(out, "out"), shape, views["q"].dtype, ())
+        _output(out, shape, views["q"].dtype, (), packed=packed)
         require_same_place([*views.items(), ("out", out)])
     else:
         require_same_place(list(views.items()))
-    return shape
+    return shape[packed:]
 
 
-def _inputs(q: Any, k: Any, v: Any, *, paged: bool = False) -> dict[str, ArrayView]:
-    """Queries, keys and values, each checked and all against each other; `paged` ones of any number of blocks."""
-    views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
-    _check_shapes(views, paged=paged)
-    return views
+def _inputs(
+    q: Any, k: Any, v: Any, lengths: Any, key_lengths: Any, block_table: Any, *, memory: bool = True
+) -> tuple[dict[str, ArrayView], dict[str, ArrayView]]:
+    """Queries, keys and values, each checked and all against each other; and what says where keys or sequences are."""
+    packed = lengths is not None
+    views = {name: _heads(array, name, packed=packed) for name, array in (("q", q), ("k", k), ("v", v))}
+    _check_shapes(views, paged=block_table is not None, packed=packed)
+    if not packed:
+        return views, cache_views(key_lengths, block_table, views["q"].shape[0], views["k"], memory=memory)
+    for name, given in (("key_lengths", key_lengths), ("block_table", block_table)):
+        if given is not None:
+            raise ArgumentError.of(
+                name, "an array", legal="None with lengths, which say how many keys a sequence has", code="TK-ATT-008"
+            )
+    return views, packed_views(lengths, {name: views[name].shape[1] for name in "qk"}, memory=memory)
+
+
+def _output(
+    array: Any, shape: tuple[int, ...], dtype: DType, inputs: Iterable[tuple[str, ArrayView]], *, packed: bool
+) -> ArrayView:
+    """View the output, checked."""
+    view = _heads(array, "out", packed=packed)
+    given = view_of(array, "out") if packed else view
+    if 0 in shape:
+        require_result(given, shape[packed:], dtype, "out")
+    else:
+        require_output(given, shape[packed:], dtype, inputs)
+    return view
 
 
 def _four(numbers: Any) -> tuple[int, int, int, int]:
@@ -228,18 +263,19 @@ def _four(numbers: Any) -> tuple[int, int, int, int]:
     return int(first), int(second), int(third), int(fourth)
 
 
-def _heads(array: Any, name: str) -> ArrayView:
-    """View an array (batch, position, head, element) that the copy engine can move."""
+def _heads(array: Any, name: str, *, packed: bool) -> ArrayView:
+    """View an array (batch, position, head, element) that the copy engine can move; one batch entry where `packed`."""
     view = view_of(array, name)
-    if len(view.shape) != 4:
+    if len(view.shape) != 4 - packed:
+        wanted = "(position, head, element) with lengths" if packed else "(batch, position, head, element)"
         raise ArgumentError(
-            f"{name} has shape {tuple(view.shape)}: attention takes (batch, position, head, element); nearest: reshape "
-            "it to four dimensions",
+            f"{name} has shape {tuple(view.shape)}: attention takes {wanted}; nearest: reshape it to "
+            f"{'three' if packed else 'four'} dimensions",
             code="TK-ATT-001",
         )
     if view.dtype not in (BF16, F16):
         raise ArgumentError.of(f"{name}'s type", view.dtype.name, legal="bf16, f16", nearest="bf16", code="TK-ATT-001")
-    elements, size = view.shape[3], view.dtype.bytes
+    elements, size = view.shape[-1], view.dtype.bytes
     most = HEAD_DIMS[-1]
     if not 8 <= elements <= most or elements % 8:
         nearest = min(most, max(8, -(-elements // 8) * 8))
@@ -247,20 +283,20 @@ def _heads(array: Any, name: str) -> ArrayView:
             f"{name}'s head dim", elements, legal=f"multiples of 8 up to {most}", nearest=nearest, code="TK-ATT-001"
         )
     if 0 in view.shape:
-        return view
+        return heads_view(view) if packed else view
     strides = [stride for stride, extent in zip(view.strides, view.shape, strict=True) if extent > 1]
     unit = TMA_ALIGNMENT // size
-    if view.strides[3] != 1 or any(s <= 0 or s % unit for s in strides[:-1]) or view.address % TMA_ALIGNMENT:
+    if view.strides[-1] != 1 or any(s <= 0 or s % unit for s in strides[:-1]) or view.address % TMA_ALIGNMENT:
         raise ArgumentError(
             f"{name} at address {view.address:#x} has strides {tuple(view.strides)} (elements); legal: the last is 1, "
             f"the others are positive multiples of {unit}, and the address is one of {TMA_ALIGNMENT} bytes; nearest: a "
             "copy in C order",
             code="TK-ATT-002",
         )
-    return view
+    return heads_view(view) if packed else view
 
 
-def _check_shapes(views: Mapping[str, ArrayView], *, paged: bool) -> None:
+def _check_shapes(views: Mapping[str, ArrayView], *, paged: bool, packed: bool) -> None:
     """Check queries, keys and values against each other."""
     q, k, v = views["q"], views["k"], views["v"]
     for name, view in (("k", k), ("v", v)):
@@ -276,8 +312,8 @@ def _check_shapes(views: Mapping[str, ArrayView], *, paged: bool) -> None:
             )  # fmt: skip
     if v.shape[:3] != k.shape[:3]:
         raise ArgumentError.of(
-            "v's shape", tuple(v.shape), legal=f"batch, positions and heads of k, {tuple(k.shape[:3])}",
-            nearest=(*k.shape[:3], v.shape[3]), code="TK-ATT-001",
+            "v's shape", v.shape[packed:], legal=f"all of k's but the elements, {k.shape[packed:3]}",
+            nearest=(*k.shape[packed:3], v.shape[3]), code="TK-ATT-001",
         )  # fmt: skip
     if k.shape[3] != q.shape[3]:
         raise ArgumentError.of(

@@ -37,7 +37,7 @@ def cache_views(
                 "key_lengths", None, legal="with a block_table, the keys in use of each batch entry",
                 nearest="an int32 array of (B,)", code="TK-ATT-007",
             )  # fmt: skip
-        views["block_table"] = table = _whole_numbers("block_table", block_table, 2, batch)
+        views["block_table"] = table = _of_entries("block_table", block_table, 2, batch)
         blocks, size = k.shape[0], k.shape[1]
         if size % PAGE_STEP or not size:
             nearest = max(PAGE_STEP, -(-size // PAGE_STEP) * PAGE_STEP)
@@ -58,7 +58,7 @@ def cache_views(
                 code="TK-ATT-007",
             )  # fmt: skip
         capacity = table.shape[1] * size
-    views["key_lengths"] = lengths = _whole_numbers("key_lengths", key_lengths, 1, batch)
+    views["key_lengths"] = lengths = _of_entries("key_lengths", key_lengths, 1, batch)
     if batch > 1 and lengths.strides[0] != 1:
         raise ArgumentError.of(
             "key_lengths' stride", lengths.strides[0], legal="1", nearest="a copy in C order", code="TK-ATT-007"
@@ -68,24 +68,27 @@ def cache_views(
     return views
 
 
-def _whole_numbers(name: str, array: Any, dimensions: int, batch: int) -> ArrayView:
-    """View whole numbers of 32 bits, some for each batch entry."""
+def int32_view(name: str, array: Any, *, code: str) -> ArrayView:
+    """View whole numbers of 32 bits; `code` is that of the error of other types."""
     try:
         view = view_of(array, name)
+        given = view.dtype.name
     except ArgumentError as error:
         if error.code != "TK-DTYPE-001":
             raise
-        raise _no_whole_numbers(name, str(array.dtype)) from None
-    if view.dtype is not S32:
-        raise _no_whole_numbers(name, view.dtype.name)
+        given = str(array.dtype)
+    if given != S32.name:
+        raise ArgumentError.of(f"{name}'s type", given, legal="int32", nearest="int32", code=code)
+    return view
+
+
+def _of_entries(name: str, array: Any, dimensions: int, batch: int) -> ArrayView:
+    """View whole numbers, some for each batch entry."""
+    view = int32_view(name, array, code="TK-ATT-007")
     legal = f"({batch},)" if dimensions == 1 else f"({batch}, blocks of an entry)"
     if len(view.shape) != dimensions or view.shape[0] != batch:
         raise ArgumentError.of(f"{name}'s shape", tuple(view.shape), legal=legal, nearest=legal, code="TK-ATT-007")
     return view
-
-
-def _no_whole_numbers(name: str, given: str) -> ArgumentError:
-    return ArgumentError.of(f"{name}'s type", given, legal="int32", nearest="int32", code="TK-ATT-007")
 
 
 def _check_held(views: dict[str, ArrayView], k: ArrayView, capacity: int) -> None:

@@ -103,10 +103,14 @@ class AttentionConfig:
         if not 16 <= self.keys <= 256 or self.keys % 16:
             nearest = min(256, max(16, round(self.keys / 16) * 16))
             problems.append(f"keys={self.keys}; legal: multiples of 16 from 16 to 256; nearest: {nearest}")
-        if spec.lengths and self.warpgroups >= 3:
+        if spec.own_keys and self.warpgroups >= 3:
             problems.append(
-                f"warpgroups={self.warpgroups} and a cache, whose loads keep 56 registers of a thread; nearest: "
-                "warpgroups=2"
+                f"warpgroups={self.warpgroups} and keys of a cache or of packed sequences, whose loads keep 56 "
+                "registers of a thread; nearest: warpgroups=2"
+            )
+        if spec.packed and self.ahead and self.query_stages > 1:
+            problems.append(
+                "ahead=True and packed sequences, whose tiles do not know of another behind; nearest: ahead=False"
             )
         if spec.group and self.warpgroups != 1:
             problems.append(f"warpgroups={self.warpgroups} for heads in one tile; legal: 1; nearest: 1")
@@ -177,13 +181,14 @@ def default_config(spec: AttentionSpec, target: Target, queries: int) -> Attenti
     small, unbounded = max(spec.head_dim, spec.value_dim) <= 64, not (spec.right or spec.left)
     if small and unbounded and 17 * _rows(queries, 4) <= 16 * _rows(queries, 3):
         warpgroups, keys = 4, 64  # a sixteenth slower for a row, as timed, but fewer rows are for nothing
-    if spec.lengths:
+    if spec.own_keys:
         warpgroups, keys = 2, 128 if spec.value_dim <= 128 else keys
+    # Causal tiles are of many lengths, and a product ahead takes the tensor core from the other warpgroup's last ones:
+    # 2 to 4 % of heads of 128, 1 to 3 % of 64, where the others gain 1 to 2 %.
+    ahead = not (spec.right or spec.packed)
     outputs = (True, False) if spec.value_dim == spec.head_dim else (True,)
     made = [
-        # Causal tiles are of many lengths, and a product ahead takes the tensor core from the other warpgroup's last
-        # ones: 2 to 4 % of heads of 128, 1 to 3 % of 64, where the others gain 1 to 2 %.
-        AttentionConfig(groups, size, stages, own_output=output, query_stages=query_stages, ahead=not spec.right)
+        AttentionConfig(groups, size, stages, own_output=output, query_stages=query_stages, ahead=ahead)
         for groups in (warpgroups, 2)
         for size in (keys, 96, 80, 64)
         for output in outputs

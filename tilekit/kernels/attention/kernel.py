@@ -21,6 +21,7 @@ from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
 from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
 from tilekit.tile_io.key_cache import BlockTable, CacheLoader
+from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_op.attention_wgmma import Scores, Weighted
 from tilekit.tile_op.key_lengths import KeyLengths
 from tilekit.tile_op.key_range import KeyRange
@@ -30,6 +31,7 @@ from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync, ReleasedBy
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tile_schedule.packed_heads import PackedHeadScheduler
 from tilekit.tiles.call import Call, Schedule
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.operand import ATOM_ROWS, OperandTile
@@ -101,7 +103,7 @@ def trace(
         target,
         consumers=config.warpgroups,
         accumulators=MOST_ACCUMULATORS,
-        counts=spec.lengths,
+        counts=spec.own_keys,
         copying=CACHE_REGISTERS,
     )
     # The thread that loads also claims tiles, and says which.
@@ -145,32 +147,16 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     ]
     factor = w.parameter("factor", F32, lambda call: call.number("factor"))
     softcap = Softcap(w.parameter("squeeze", F32, lambda call: call.number("squeeze"))) if spec.softcap else None
-    positions, group = config.queries // max(1, spec.group), max(1, spec.group)
-    scheduler = HeadScheduler(
-        w,
-        queries=positions,
-        uneven=spec.right and not spec.group,
-        group=group,
-        shares=spec.group > 0,
-        keys=config.keys,
-        claims=(plan["load"], plan["mma"]) if config.claims and spec.right and not spec.group else None,
-    )
+    group = max(1, spec.group)
+    positions = config.queries // group
+    claims = (plan["load"], plan["mma"]) if config.claims else None
+    scheduler, key_range = head_order(w, spec, queries=positions, keys=config.keys, claims=claims)
     # Behind all barriers, since tiles begin at multiples of 1024 bytes.
     rings = [head_ring(w, loader.tile.name, loader.tile, sync) for loader, sync in zip(loaders, syncs, strict=True)]
-    key_range = KeyRange(
-        w,
-        queries=positions,
-        keys=config.keys,
-        left=spec.left,
-        right=spec.right,
-        group=group,
-        shares=scheduler.shares,
-        lengths=KeyLengths(w) if spec.lengths else None,
-    )
     log_sums = LogSums(w) if spec.lse else None
     common: dict[str, Any] = {"queries": key_range.query_count, "factor": factor, "log_sums": log_sums}
     epilogue: HeadEpilogue | SharedHeadEpilogue
-    if spec.group:
+    if isinstance(scheduler, HeadScheduler) and spec.group:
         epilogue = SharedHeadEpilogue(
             w,
             dtype=spec.dtype,
@@ -188,7 +174,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         epilogue = HeadEpilogue(
             output,
             place,
-            HeadStorer(w, output, rows=ROWS),
+            head_storer(w, spec, output, rows=ROWS),
             heads=scheduler.heads,
             first_barrier=FIRST_TURN + config.warpgroups,
             **common,
@@ -215,11 +201,33 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     )
 
 
+def head_order(
+    w: Writer, spec: AttentionSpec, *, queries: int, keys: int, claims: tuple[Role, Role] | None = None
+) -> tuple[HeadScheduler | PackedHeadScheduler, KeyRange]:
+    """Which queries a CTA has next, `queries` of them in a tile, and which `keys` of a block these attend to."""
+    group = max(1, spec.group)
+    sized: dict[str, Any] = {"queries": queries, "keys": keys, "group": group}
+    sides: dict[str, Any] = {"left": spec.left, "right": spec.right}
+    if spec.packed:
+        key_range = KeyRange(w, **sized, **sides, packed=True)
+        counts = {"all_queries": key_range.query_count, "all_keys": key_range.key_count}
+        return PackedHeadScheduler(w, queries=queries, **counts), key_range
+    uneven = spec.right and not spec.group
+    scheduler = HeadScheduler(w, **sized, uneven=uneven, shares=spec.group > 0, claims=claims if uneven else None)
+    lengths = KeyLengths(w) if spec.lengths else None
+    return scheduler, KeyRange(w, **sized, **sides, shares=scheduler.shares, lengths=lengths)
+
+
+def head_storer(w: Writer, spec: AttentionSpec, tile: OperandTile, *, rows: int) -> HeadStorer:
+    """What stores so many rows of the output at a time."""
+    return (PackedHeadStorer if spec.packed else HeadStorer)(w, tile, rows=rows)
+
+
 def key_loaders(
     w: Writer, spec: AttentionSpec, keys: OperandTile, values: OperandTile
 ) -> tuple[HeadLoader, HeadLoader] | tuple[CacheLoader, CacheLoader]:
-    """What loads keys and values: whole arrays, or caches."""
-    if not spec.lengths:
+    """What loads keys and values: of whole arrays, or of caches and packed sequences, which end anywhere."""
+    if not spec.own_keys:
         return HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
     table = BlockTable(w, spec.page) if spec.page else None
     return CacheLoader(w, keys, "k", table, zeros=False), CacheLoader(w, values, "v", table, zeros=True)

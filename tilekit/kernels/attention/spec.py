@@ -32,6 +32,8 @@ class AttentionSpec:
         Whether each batch entry has its own number of keys in use.
     page
         Keys of a block of the cache, where a table says which blocks an entry's keys are in; or 0.
+    packed
+        Whether sequences of their own lengths lie behind each other, in one batch entry.
     """
 
     dtype: DType = BF16
@@ -44,6 +46,12 @@ class AttentionSpec:
     group: int = 0
     lengths: bool = False
     page: int = 0
+    packed: bool = False
+
+    @property
+    def own_keys(self) -> bool:
+        """Whether each batch entry, or each sequence, has its own number of keys."""
+        return self.lengths or self.packed
 
     @property
     def name(self) -> str:
@@ -52,6 +60,7 @@ class AttentionSpec:
         words = ["right" if self.right else "", "left" if self.left else "", "softcap" if self.softcap else ""]
         words += ["lse" if self.lse else "", f"group{self.group}" if self.group else ""]
         words += ["lengths" if self.lengths else "", f"page{self.page}" if self.page else ""]
+        words += ["packed" if self.packed else ""]
         return "_".join(["attention", self.dtype.name, f"d{sizes}", *(word for word in words if word)])
 
 

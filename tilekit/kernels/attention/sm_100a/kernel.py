@@ -15,7 +15,9 @@ from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEp
 from tilekit.kernels.attention.kernel import (
     AttentionText,
     OwnAttention,
+    head_order,
     head_ring,
+    head_storer,
     head_sync,
     head_tile,
     key_loaders,
@@ -23,12 +25,10 @@ from tilekit.kernels.attention.kernel import (
 from tilekit.kernels.attention.sm_100a.config import ROWS, BlackwellAttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
-from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_io.heads import GroupLoader, HeadLoader
 from tilekit.tile_io.key_cache import CacheLoader
 from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AttentionTensors
-from tilekit.tile_op.key_lengths import KeyLengths
-from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
 from tilekit.tile_op.row_exchange import RowExchange
 from tilekit.tile_op.score_layout import LANES
@@ -147,24 +147,7 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
     factor = w.parameter("factor", F32, lambda call: call.number("factor"))
     softcap = Softcap(w.parameter("squeeze", F32, lambda call: call.number("squeeze"))) if spec.softcap else None
     positions = config.queries // group
-    scheduler = HeadScheduler(
-        w,
-        queries=positions,
-        uneven=spec.right and not spec.group,
-        group=group,
-        shares=spec.group > 0,
-        keys=config.keys,
-    )
-    key_range = KeyRange(
-        w,
-        queries=positions,
-        keys=config.keys,
-        left=spec.left,
-        right=spec.right,
-        group=group,
-        shares=scheduler.shares,
-        lengths=KeyLengths(w) if spec.lengths else None,
-    )
+    scheduler, key_range = head_order(w, spec, queries=positions, keys=config.keys)
     common: dict[str, Any] = {
         "queries": key_range.query_count,
         "factor": factor,
@@ -172,7 +155,7 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
         "barrier": _EPILOGUE_BARRIER,
     }
     epilogue: TensorHeadEpilogue | TensorSharedHeadEpilogue
-    if spec.group:
+    if isinstance(scheduler, HeadScheduler) and spec.group:
         epilogue = TensorSharedHeadEpilogue(
             w,
             dtype=spec.dtype,
@@ -185,7 +168,9 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
     else:
         output = head_tile("o", spec, ROWS, spec.value_dim)
         place = w.shared.allocate("output", size=output.bytes, alignment=output.alignment, kind="tile")
-        epilogue = TensorHeadEpilogue(output, place, HeadStorer(w, output, rows=ROWS), heads=scheduler.heads, **common)
+        epilogue = TensorHeadEpilogue(
+            output, place, head_storer(w, spec, output, rows=ROWS), heads=scheduler.heads, **common
+        )
     return TensorAttention(
         warps=plan,
         cluster=cluster,
