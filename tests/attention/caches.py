@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.cases import TYPES, expected, worst
+from tests.attention.cases import TYPES, Entry
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class CacheCase:
     dtype: str = "bf16"
     options: dict[str, Any] = field(default_factory=dict)
 
-    def arrays(self, seed: int = 0) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
-        """The call's arrays by name, and each entry's keys and values as they would lie alone."""
+    def call(self, seed: int = 0) -> tuple[dict[str, Any], list[Entry]]:
+        """The call's arrays by name, and each entry's queries, keys and values as they would lie alone."""
         random = np.random.default_rng(seed)
         batch, kind = len(self.lengths), TYPES[self.dtype]
 
@@ -33,21 +33,24 @@ class CacheCase:
 
         lengths = np.array(self.lengths, np.int32)
         given: dict[str, Any] = {"q": normal(batch, self.queries, self.heads, self.elements), "key_lengths": lengths}
-        alone = [tuple(normal(n, self.kv_heads, self.elements) for _ in "kv") for n in self.lengths]
+        alone = [
+            (q, *(normal(n, self.kv_heads, self.elements) for _ in "kv"))
+            for q, n in zip(given["q"], lengths, strict=True)
+        ]
         if not self.page:
-            for place, name in enumerate("kv"):
+            for place, name in enumerate("kv", 1):
                 given[name] = np.full((batch, max(self.lengths) + 5, self.kv_heads, self.elements), np.nan, kind)
-                for entry, (n, own) in enumerate(zip(self.lengths, alone, strict=True)):
-                    given[name][entry, :n] = own[place]
+                for entry, (n, one) in enumerate(zip(self.lengths, alone, strict=True)):
+                    given[name][entry, :n] = one[place]
             return given, alone
         columns = max(1, -(-max(self.lengths) // self.page))
         blocks = batch * columns + 3
         table = random.permutation(blocks)[: batch * columns].reshape(batch, columns).astype(np.int32)
-        for place, name in enumerate("kv"):
+        for place, name in enumerate("kv", 1):
             given[name] = np.full((blocks, self.page, self.kv_heads, self.elements), np.nan, kind)
-            for entry, (n, own) in enumerate(zip(self.lengths, alone, strict=True)):
+            for entry, (n, one) in enumerate(zip(self.lengths, alone, strict=True)):
                 for first in range(0, n, self.page):
-                    part = own[place][first : first + self.page]
+                    part = one[place][first : first + self.page]
                     given[name][table[entry, first // self.page], : len(part)] = part
         for entry, n in enumerate(self.lengths):
             table[entry, -(-n // self.page) :] = -7
@@ -59,18 +62,9 @@ class CacheCase:
         out = np.full((batch, self.queries, self.heads, self.elements), np.nan, TYPES[self.dtype])
         return out, np.full((batch, self.heads, self.queries), np.nan, np.float32)
 
-    def errors(self, q: Any, alone: list[tuple[Any, Any]], out: Any, lse: Any) -> tuple[float, float]:
-        """The largest errors of output, in units of rounding, and of logarithms; infinite for what is no number."""
-        most, wrong = 0.0, 0.0
-        for entry, (keys, values) in enumerate(alone):
-            own = slice(entry, entry + 1)
-            reference, logs = expected(q[own], keys[None], values[None], **self.options)
-            finite = np.isfinite(logs)
-            if np.isnan(out[own].astype(np.float32)).any() or (np.isneginf(lse[own]) == finite).any():
-                return np.inf, np.inf
-            most = max(most, worst(out[own], reference, values, self.dtype))
-            wrong = max(wrong, float(np.abs(lse[own][finite] - logs[finite]).max(initial=0.0)))
-        return most, wrong
+    def split(self, out: Any, lse: Any) -> list[tuple[Any, Any]]:
+        """Each entry's part of the outputs."""
+        return list(zip(out, lse, strict=True))
 
 
 def generated_caches(count: int, *, seed: int, longest: int) -> list[CacheCase]:

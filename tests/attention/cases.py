@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+Entry: TypeAlias = tuple[Any, Any, Any]
+"""Queries, keys and values of one batch entry or sequence: (position, head, element)."""
+
+
+class Called(Protocol):
+    """A case of whichever kind of call."""
+
+    @property
+    def dtype(self) -> str:
+        """A key of `TYPES`."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The call's options beside its arrays."""
+
+    def call(self, seed: int = 0) -> tuple[dict[str, Any], list[Entry]]:
+        """The call's arrays by name, and each entry's queries, keys and values as they would lie alone."""
+
+    def outputs(self) -> tuple[Any, Any]:
+        """Poisoned ones, and of logarithms."""
+
+    def split(self, out: Any, lse: Any) -> list[tuple[Any, Any]]:
+        """Each entry's part of the outputs."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +61,20 @@ class Case:
             normal(self.batch, self.keys, self.kv_heads, self.elements),
             normal(self.batch, self.keys, self.kv_heads, self.value_elements),
         )
+
+    def call(self, seed: int = 0) -> tuple[dict[str, Any], list[Entry]]:
+        """The call's arrays by name, and those of each entry of the batch."""
+        arrays = self.arrays(seed)
+        return dict(zip("qkv", arrays, strict=True)), list(zip(*arrays, strict=True))
+
+    def outputs(self) -> tuple[Any, Any]:
+        """Poisoned ones."""
+        out = np.full((self.batch, self.queries, self.heads, self.value_elements), np.nan, TYPES[self.dtype])
+        return out, np.full((self.batch, self.heads, self.queries), np.nan, np.float32)
+
+    def split(self, out: Any, lse: Any) -> list[tuple[Any, Any]]:
+        """Each entry's part of the outputs."""
+        return list(zip(out, lse, strict=True))
 
 
 def generated(count: int, *, seed: int, longest: int) -> list[Case]:
@@ -103,6 +141,19 @@ def expected(
     out = (weights / xp.where(total > 0, total, 1.0)) @ v.transpose(0, 2, 1, 3)
     logs = xp.where(total > 0, xp.log(xp.where(total > 0, total, 1.0)) + most, -xp.inf)
     return out.transpose(0, 2, 1, 3), logs[..., 0]
+
+
+def largest_errors(case: Called, alone: list[Entry], out: Any, lse: Any) -> tuple[float, float]:
+    """The largest errors of output, in units of rounding, and of logarithms; infinite for what is no number."""
+    most, wrong = 0.0, 0.0
+    for (q, k, v), (own, sums) in zip(alone, case.split(out, lse), strict=True):
+        reference, logs = expected(q[None], k[None], v[None], **case.options)
+        finite = np.isfinite(logs[0])
+        if np.isnan(own.astype(np.float32)).any() or (np.isneginf(sums) == finite).any() or np.isnan(sums).any():
+            return np.inf, np.inf
+        most = max(most, worst(own[None], reference, v, case.dtype))
+        wrong = max(wrong, float(np.abs(sums[finite] - logs[0][finite]).max(initial=0.0)))
+    return most, wrong
 
 
 def worst(out: Any, reference: Any, v: Any, dtype: str, xp: Any = np) -> float:

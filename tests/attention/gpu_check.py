@@ -1,4 +1,4 @@
-"""Generated calls on a GPU, counted: ``python -m tests.attention.gpu_check COUNT SEED``."""
+"""Generated calls on a GPU, counted: ``python -m tests.attention.gpu_check COUNT SEED [whole|caches|packed]``."""
 
 from __future__ import annotations
 
@@ -9,34 +9,43 @@ import numpy as np
 import torch
 
 import tilekit
-from tests.attention.cases import Case, expected, generated, worst
+from tests.attention.caches import generated_caches
+from tests.attention.cases import Called, generated, largest_errors
+from tests.attention.packed import generated_packed
+
+KINDS = {"whole": (generated, 700), "caches": (generated_caches, 900), "packed": (generated_packed, 900)}
+"""What draws cases, and the longest sequence."""
 
 
-def checked(case: Case, seed: int) -> tuple[float, float]:
+def checked(case: Called, seed: int) -> tuple[float, float]:
     """The call's largest errors of output (in units of rounding) and of logarithms."""
-    arrays = case.arrays(seed)
+    given, alone = case.call(seed)
     kind = torch.bfloat16 if case.dtype == "bf16" else torch.float16
-    q, k, v = (torch.from_numpy(array.astype(np.float32)).cuda().to(kind) for array in arrays)
-    out = torch.full((*q.shape[:3], v.shape[3]), float("nan"), dtype=kind, device="cuda")
-    logs: Any = torch.full((case.batch, case.heads, case.queries), float("nan"), device="cuda")
-    tilekit.attention(q, k, v, out=out, lse=logs, **case.options)
-    reference, sums = expected(*arrays, **case.options)
-    got = logs.cpu().numpy().astype(np.float64)
-    finite = np.isfinite(sums)
-    if (finite != np.isfinite(got)).any() or np.isnan(got).any():
-        return np.inf, np.inf
-    wrong = float(np.abs(got[finite] - sums[finite]).max()) if finite.any() else 0.0
-    result = out.float().cpu().numpy()
-    if np.isnan(result).any():
-        return np.inf, wrong
-    return worst(result, reference, arrays[2], case.dtype), wrong
+
+    def moved(array: Any) -> Any:
+        if isinstance(array, tuple):
+            return tuple(map(moved, array))
+        if array.dtype == np.int32:
+            return torch.from_numpy(array).cuda()
+        return torch.from_numpy(array.astype(np.float32)).cuda().to(kind)
+
+    out, lse = (torch.full(array.shape, float("nan"), device="cuda") for array in case.outputs())
+    out = out.to(kind)
+    tilekit.attention(**{name: moved(array) for name, array in given.items()}, out=out, lse=lse, **case.options)
+    return largest_errors(case, alone, out.float().cpu().numpy(), lse.cpu().numpy())
+
+
+def most_wrong(case: Called) -> float:
+    """How far the logarithms of a case may be off: tanh of soft caps has 11 bits."""
+    return 3e-3 if "softcap" not in case.options else case.options["softcap"] * 2e-3
 
 
 def main() -> None:
     """Check so many cases and say which are wrong."""
     count, seed = int(sys.argv[1]), int(sys.argv[2])
+    draw, longest = KINDS[sys.argv[3] if len(sys.argv) > 3 else "whole"]
     errors, wrong = [], 0
-    for number, case in enumerate(generated(count, seed=seed, longest=700)):
+    for number, case in enumerate(draw(count, seed=seed, longest=longest)):
         try:
             error, logs = checked(case, number)
         except Exception as problem:
@@ -44,8 +53,7 @@ def main() -> None:
             wrong += 1
             continue
         errors.append(error)
-        limit = 3e-3 if "softcap" not in case.options else case.options["softcap"] * 2e-3
-        if error > 4 or logs > limit:
+        if error > 4 or logs > most_wrong(case):
             wrong += 1
             print("WRONG", case, error, logs)
     print(f"{count} cases, {wrong} wrong; largest error {max(errors):.2f} units, median {np.median(errors):.2f}")

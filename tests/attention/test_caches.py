@@ -9,6 +9,7 @@ import pytest
 
 import tilekit
 from tests.attention.caches import CacheCase, generated_caches
+from tests.attention.cases import largest_errors
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import chosen
@@ -18,11 +19,11 @@ TARGETS = ("sm_90a", "sm_100a")
 
 def check(case: CacheCase, *, seed: int = 0, target: str = "sm_90a", config: Any = None, **emulator: Any) -> Any:
     """Run a case on the emulator into poisoned outputs, and hold each batch entry to float64 of its own keys."""
-    given, alone = case.arrays(seed)
+    given, alone = case.call(seed)
     out, lse = case.outputs()
     arguments = AttentionArguments.parse(**given, out=out, lse=lse, target=target, **case.options)
     chosen(arguments, config).plan(arguments, seed=seed, **emulator)()
-    error, wrong = case.errors(given["q"], alone, out, lse)
+    error, wrong = largest_errors(case, alone, out, lse)
     assert error < 4.0
     assert wrong < 1e-4
     return out
@@ -40,7 +41,7 @@ def test_generated_caches_are_those_of_float64(target: str, number: int) -> None
 @pytest.mark.gpu
 def test_generated_caches_on_a_gpu_are_those_of_float64() -> None:
     """Two hundred of them."""
-    from tests.attention.gpu_check_caches import checked
+    from tests.attention.gpu_check import checked
 
     for number, case in enumerate(generated_caches(200, seed=5, longest=900)):
         error, wrong = checked(case, number)
@@ -53,7 +54,7 @@ def test_generated_caches_on_a_gpu_are_those_of_float64() -> None:
 def test_shares_of_a_paged_cache_add_up_to_the_same_bits(target: str, seed: int) -> None:
     """Keys of grouped heads shared among CTAs, under several interleavings: the bits do not depend on them."""
     case = CacheCase((300, 17), 16, 2, 4, 2, 64, options={"causal": True})
-    given, _ = case.arrays(0)
+    given, _ = case.call(0)
     out = check(case, target=target, multiprocessors=7)
     other, _ = case.outputs()
     arguments = AttentionArguments.parse(**given, out=other, target=target, causal=True)
@@ -72,7 +73,7 @@ def test_ends_at_and_beside_a_tile(page: int, length: int) -> None:
 def test_what_the_device_holds_is_clamped(target: str) -> None:
     """Lengths and ids beyond everything, written after the checks: nothing is read out of bounds."""
     case = CacheCase((40, 30), 16, 1, 2, 1, 64)
-    given, _ = case.arrays()
+    given, _ = case.call()
     for name in "kv":
         given[name][...] = 1.0
     out, _ = case.outputs()
@@ -88,7 +89,7 @@ def test_what_the_device_holds_is_clamped(target: str) -> None:
 def test_a_table_may_be_columns_of_a_larger_one() -> None:
     """Rows of the table may lie apart."""
     case = CacheCase((40, 30), 16, 1, 2, 1, 64)
-    given, _ = case.arrays()
+    given, _ = case.call()
     expected = tilekit.attention(**given)
     wide = np.full((2, 9), -1, np.int32)
     wide[:, :3] = given["block_table"]
