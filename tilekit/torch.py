@@ -29,6 +29,7 @@ from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.torch_attention import attention, scaled_dot_product_attention, sdpa
 from tilekit.torch_conv import conv2d
+from tilekit.torch_packed_attention import packed_attention
 from tilekit.torch_scaled import scaled_matmul, scaled_matmul_quantised
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "conv2d",
     "linear",
     "matmul",
+    "packed_attention",
     "scaled_dot_product_attention",
     "scaled_matmul",
     "scaled_matmul_quantised",

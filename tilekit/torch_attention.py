@@ -256,7 +256,8 @@ def _fake_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any, ou
     _fake(q, k, v, *given, out=out)
 
 
-def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Refuse a call of which a gradient is asked for (``TK-TORCH-001``)."""
     for name, needed in zip(("q", "k", "v"), ctx.needs_input_grad, strict=False):
         if needed:
             raise ArgumentError(
@@ -291,7 +292,7 @@ def _register() -> None:
             _library.impl(name, compute, device)
         _registry.register_fake(f"tilekit::{name}", fake, lib=_library)
         if name != "attention_out":
-            _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=_refuse_gradients, lib=_library)
+            _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=refuse_gradients, lib=_library)
 
 
 _register()

@@ -27,5 +27,20 @@ def launch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masked: Masked, ou
     _attend(q, k, v, out=out, softcap=masked.softcap or 0.0, **more)
 
 
+def packed(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    starts: torch.Tensor,
+    longest: int,
+    causal: bool,
+) -> None:
+    """Enqueue the attention of packed sequences, as many keys as queries, into `out`."""
+    ends: dict[str, Any] = {"cu_seqlens_q": starts, "cu_seqlens_k": starts}
+    most = {"max_seqlen_q": longest, "max_seqlen_k": longest}
+    _attend(q, k, v, out=out, **ends, **most, is_causal=causal, num_splits=1)
+
+
 ENTRANTS = [Entrant("FlashAttention-3", launch, "attention")]
 ABOUT = {"torch": torch.__version__}

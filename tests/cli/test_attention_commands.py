@@ -30,6 +30,14 @@ def test_run(invoke: Any, options: tuple[object, ...], name: str) -> None:
     assert (ran["right"], ran["name"]) == (True, name)
 
 
+def test_packed_sequences(invoke: Any) -> None:
+    """Lengths with commas: each sequence is right, and `dump` shows the kernel."""
+    given = ("attention", "--lengths", "70,0,3", "--heads", 2, "--kv-heads", 1, "--causal")
+    ran = json.loads(invoke("run", *given, "--json").stdout)
+    assert (ran["right"], ran["name"]) == (True, "attention_bf16_d64_right_packed")
+    assert "role load" in invoke("dump", *given).output
+
+
 def test_dump(invoke: Any) -> None:
     """The same options show the kernel's text and words, without memory for its arrays."""
     shown = json.loads(invoke("dump", "attention", *SMALL, "--causal", "--what", "ptx", "--json").stdout)
@@ -56,6 +64,10 @@ def test_dump(invoke: Any) -> None:
         (("run", "matmul", "--heads", 3), "of attention only"),
         (("dump", "conv2d", "--causal"), "of attention only"),
         (("dump", "attention", "--what", "ranking"), "nearest legal: 'explain'"),
+        (("run", "attention", "--lengths", "3,-4"), "nearest legal: '128,1,300'"),
+        (("run", "attention", "--lengths", "0,0"), "not all of them 0"),
+        (("run", "attention", "--lengths", "3,4", "--queries", 9), "without --lengths"),
+        (("run", "matmul", "--lengths", "3,4"), "of attention only"),
         (("trace", "attention", "--m", 3), "--m: given 3"),
         (("bench", "attention", "--shape", "64x64x64"), "hH or hH/G"),
         (("bench", "attention", "--shape", "1x33 h2 d12"), "head dim"),

@@ -116,7 +116,7 @@ def _attention(m: Bench) -> dict[str, Any]:
 
 def _range(m: Bench) -> dict[str, Any]:
     given = {"queries": 64, "keys": 64, "left": False, "right": True}
-    return {**given, "group": 1, "shares": m.w.constant(tk.registers.U32, 1), "lengths": None}
+    return {**given, "group": 1, "shares": m.w.constant(tk.registers.U32, 1), "lengths": None, "packed": False}
 
 
 def _heads(m: Bench) -> dict[str, Any]:
@@ -290,6 +290,8 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "GroupLoader": lambda m: {"tile": m.a, "group": 2, "positions": 64},
     "HeadStorer": lambda m: {"tile": m.a, "rows": 64},
     "HeadScheduler": _heads,
+    "PackedHeadStorer": lambda m: {"tile": m.a, "rows": 64},
+    "PackedHeadScheduler": lambda m: {"queries": 64, "all_queries": m.k, "all_keys": m.k},
     "KeyRange": _range,
     "ChangedScores": lambda m: {"within": tk.KeyRange(m.w, **_range(m)), "change": lambda w, score, *place: score},
     "Softcap": lambda m: {"factor": m.w.constant(tk.registers.F32, 1.0)},

@@ -115,6 +115,10 @@ Window = Annotated[
     str | None,
     typer.Option(metavar="L,R", help="Of attention: keys before and after its own that a query sees; all without."),
 ]
+Lengths = Annotated[
+    str | None,
+    typer.Option(metavar="N,N,…", help="Of attention: queries, and as many keys, of each of several packed sequences."),
+]
 SoftCap = Annotated[float | None, typer.Option(help="Of attention: bound of scores.")]
 
 
@@ -158,6 +162,7 @@ class CallOptions:
     causal: Causal
     window: Window
     softcap: SoftCap
+    lengths: Lengths
     target: TargetName
     tile: Tile
     cluster: Cluster

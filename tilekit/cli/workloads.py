@@ -206,19 +206,24 @@ def _product(family: Family, call: CallOptions, batch: int | None) -> MatmulWork
     return ScaledWorkload.like(plain, call.dtype or "mxfp8")
 
 
-_OF_HEADS = ("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap")
+_OF_HEADS = ("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap", "lengths")
 
 
 def _heads(call: CallOptions, batch: int | None) -> AttentionWorkload:
     from tilekit.bench.attention import AttentionWorkload
+    from tilekit.bench.packed_attention import PackedAttentionWorkload
     from tilekit.dtypes import as_dtype
 
     own = {f"--{name.replace('_', '-')}" for name in (*_OF_HEADS, "dtype", "target")}
     for option, value in ({**call.given, **{f"--{name}": extent for name, extent in call.extents.items()}}).items():
         if option not in own:
             refuse(option, value, "of another family than attention")
+    if call.lengths is not None:
+        for option, extent in (("--queries", call.queries), ("--keys", call.keys), ("--batch", batch)):
+            if extent is not None:
+                refuse(option, extent, "of sequences of one length, without --lengths")
     heads, queries = 2 if call.heads is None else call.heads, 256 if call.queries is None else call.queries
-    return AttentionWorkload(
+    whole = AttentionWorkload(
         1 if batch is None else batch,
         queries,
         queries if call.keys is None else call.keys,
@@ -230,6 +235,14 @@ def _heads(call: CallOptions, batch: int | None) -> AttentionWorkload:
         None if call.window is None else _window(call.window),
         call.softcap,
     )
+    return whole if call.lengths is None else PackedAttentionWorkload.of(_lengths(call.lengths), whole)
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    """Read whole numbers with commas between them."""
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
+        refuse("--lengths", text, "whole numbers with commas between them", "128,1,300")
+    return tuple(int(length) for length in text.split(","))
 
 
 def _window(text: str) -> tuple[int | None, int | None]:

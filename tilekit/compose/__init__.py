@@ -47,6 +47,7 @@ from tilekit.tile_io.buffer_scales import BufferScaleLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
 from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_io.payload_loader import (
     AlongColumns,
     AlongRows,
@@ -85,6 +86,7 @@ from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
 from tilekit.tile_pipeline.together_sync import TogetherSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tile_schedule.packed_heads import PackedHeadScheduler
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
@@ -162,6 +164,8 @@ __all__ = [
     "OperandLoader",
     "OperandTile",
     "Output",
+    "PackedHeadScheduler",
+    "PackedHeadStorer",
     "Payload",
     "PayloadLoader",
     "PingPong",
