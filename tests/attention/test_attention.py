@@ -170,6 +170,18 @@ def test_rows_without_a_key_are_zero(target: str) -> None:
     assert np.isneginf(lse).all()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(2, 37, 4, 2), (1, 1, 8, 1), (1, 200, 2, 2)], ids=str)
+def test_no_keys_of_several_heads(target: str, shape: tuple[int, int, int, int]) -> None:
+    """Nothing is read where keys would lie, whatever strides the empty arrays have; queries may be no numbers."""
+    batch, queries, heads, kv_heads = shape
+    q = np.full((batch, queries, heads, 64), np.nan, np.float16)
+    k = np.zeros((batch, 3, kv_heads, 129), np.float16)[:, :0, :, 1:65]
+    out, lse = tilekit.attention(q, k, np.zeros((batch, 0, kv_heads, 128), np.float16), lse=True, target=target)
+    assert (out == 0).all()
+    assert np.isneginf(lse).all()
+
+
 def test_no_queries_are_no_launch() -> None:
     """An output without elements comes back as it is."""
     k = np.zeros((1, 5, 1, 64), np.float16)

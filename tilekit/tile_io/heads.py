@@ -40,10 +40,10 @@ def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int
             (positions, heads, batch), (array.strides[1], array.strides[2], array.strides[0]), strict=True
         )
     ]
-    address = call.address(name)
+    address, extents, box = call.address(name), (elements, positions, heads, batch), (tile.slice_k, rows, 1, 1)
     if 0 in array.shape:
-        address = call.address("o") // TMA_ALIGNMENT * TMA_ALIGNMENT
-    extents, box = (elements, max(1, positions), heads, batch), (tile.slice_k, rows, 1, 1)
+        # A map has at least one element: the first of the queries, which no row that sees no key is computed from.
+        address, extents, strides = call.address("q"), (TMA_ALIGNMENT // size, 1, 1, 1), [row] * 3
     if alone:
         extents, strides = (elements, 1, *extents[1:]), [row, *strides]  # type: ignore[assignment]
         box = (*box, 1)  # type: ignore[assignment]
