@@ -140,6 +140,14 @@ _BY_NAME: Final[dict[str, DType]] = {
     "uint8": U8,
 }
 
+_NEAREST: Final = {
+    **dict.fromkeys(("float64", "double", "longdouble", "float128"), F32),
+    **dict.fromkeys(("int64", "uint64", "uint32", "long"), S32),
+    "fp8": E4M3,
+    "float8": E4M3,
+}
+"""What is meant by names that are like none, or like another one."""
+
 _KNOWN: Final[dict[Any, DType]] = {}
 """What has been asked for before. Library types are hashable, and there are few of them."""
 
@@ -197,8 +205,10 @@ def _unknown(what: Any, name: str) -> ArgumentError:
     except Exception:
         text = shown(what)
     legal = ", ".join(f"{dtype.name} ({dtype.long_name})" for dtype in DTYPES)
-    names = [name for name, dtype in _BY_NAME.items() if dtype not in _OTHERS]
-    nearest = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
-    return ArgumentError.of(
-        name, text, legal=legal, nearest=_BY_NAME[nearest[0]].name if nearest else None, code="TK-DTYPE-001"
+    legal += (
+        f"; of whole numbers, where an argument takes them, {S8.name} ({S8.long_name}) and {S32.name} ({S32.long_name})"
     )
+    names = [name for name, dtype in _BY_NAME.items() if dtype not in _OTHERS]
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
+    nearest = _NEAREST.get(text, _BY_NAME[close[0]] if close else None)
+    return ArgumentError.of(name, text, legal=legal, nearest=nearest and nearest.name, code="TK-DTYPE-001")

@@ -100,7 +100,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     blocks = -(-k // found.block)
     padded = xp.zeros((rows, blocks * found.block), dtype=xp.float32, **({"device": x.device} if _torch(xp) else {}))
     padded[:, :k] = x
-    padded = padded.reshape(rows, blocks, found.block)
+    padded = padded.reshape((rows, blocks, found.block))
     most = _most(abs(padded))
     overall = 1.0
     if found.scale is UE8M0:
@@ -117,7 +117,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
         scales = _cast(xp, xp.clip(most / np.float32(6 * overall), 0, _LARGEST["e4m3"]), E4M3)
         factors = dequantise(scales) * np.float32(overall)
     divided = padded / xp.where(factors == 0, xp.ones_like(factors), factors)[:, :, None]
-    divided = divided.reshape(rows, -1)[:, :k]
+    divided = divided.reshape((rows, blocks * found.block))[:, :k]
     if found.packed == 1:
         limit = _LARGEST[element]
         return Quantised(
@@ -135,16 +135,22 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
     Parameters
     ----------
     values
-        8-bit floats, or pairs of e2m1 as uint8 or ``torch.float4_e2m1fn_x2``.
+        8-bit floats, or pairs of e2m1 as uint8 or ``torch.float4_e2m1fn_x2``; or all that `quantise` returned.
     scales
         (rows, K / block) of e4m3, or of ue8m0 (or uint8).
     scale
         What everything is multiplied by besides.
     """
+    if isinstance(values, Quantised):
+        if scales is not None or scale != 1.0:
+            raise ArgumentError.of(
+                "values", "a Quantised", legal="its values, where scales are given beside them", code="TK-SCALE-005"
+            )
+        return dequantise(*values)
     xp, dtype = _library(values, "values"), view_of(values, "values").dtype
     codes = _retyped(xp, values, U8)
     if dtype in (U8, E2M1X2):
-        codes = xp.stack([codes & 15, codes >> 4], -1).reshape(codes.shape[0], -1)
+        codes = xp.stack([codes & 15, codes >> 4], -1).reshape((codes.shape[0], 2 * codes.shape[1]))
         dtype = E2M1X2
     if dtype not in _TABLES:
         legal = ", ".join(one.name for one in _TABLES)

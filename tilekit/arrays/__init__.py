@@ -20,7 +20,7 @@ from tilekit.arrays.library import (
     resolve_stream,
     stream_getter,
 )
-from tilekit.arrays.view import ArrayView, Device, host_array, is_array, view_of, view_of_fake
+from tilekit.arrays.view import ArrayView, Device, host_array, is_array, view_of, view_of_fake, view_of_int32
 
 __all__ = [
     "ArrayView",
@@ -43,4 +43,5 @@ __all__ = [
     "stream_getter",
     "view_of",
     "view_of_fake",
+    "view_of_int32",
 ]

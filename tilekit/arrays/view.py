@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from tilekit.arrays import dlpack
-from tilekit.dtypes import DType, as_dtype
+from tilekit.dtypes import S32, DType, as_dtype
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError, TilekitError
 
@@ -24,6 +24,7 @@ __all__ = [
     "view_of",
     "view_of_exchanged",
     "view_of_fake",
+    "view_of_int32",
     "view_of_interface",
 ]
 
@@ -98,6 +99,20 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
             f"{name} is a {_called(array)} whose memory cannot be asked for: {type(error).__name__}: {shown(error)}",
             code="TK-ARRAY-001",
         ) from error
+
+
+def view_of_int32(array: Any, name: str, *, code: str) -> ArrayView:
+    """Return the view of whole numbers of 32 bits; `code` is that of the error for those of another type."""
+    try:
+        view = view_of(array, name)
+        given = view.dtype.name
+    except ArgumentError as error:
+        if error.code != "TK-DTYPE-001":
+            raise
+        given = str(array.dtype)
+    if given != S32.name:
+        raise ArgumentError.of(f"{name}'s type", given, legal="int32", nearest="int32", code=code)
+    return view
 
 
 def is_array(value: Any) -> bool:

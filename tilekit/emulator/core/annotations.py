@@ -34,6 +34,16 @@ class Accepts:
 
 
 _LIMIT: Final = 1 << 63
+
+
+class _LeftOut:
+    """What `help` shows as the default of a keyword that a TypedDict has, which says no value for it."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_LEFT_OUT: Final = _LeftOut()
 """No extent, count or seed has more than 64 bits, and texts of larger numbers cannot always be made."""
 
 
@@ -379,8 +389,14 @@ class Annotations:
                         )
                 return function(*arguments, **own, **self.values(keywords, options))  # type: ignore[arg-type]
 
-            more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=h) for n, h in known.items()]
-            taking.__signature__ = signature.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+            plain = typing.get_type_hints(keywords)
+            more = [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_LEFT_OUT, annotation=plain[name])
+                for name in known
+            ]
+            first = [p for p in named if p.kind is not p.KEYWORD_ONLY]
+            last = [p for p in named if p.kind is p.KEYWORD_ONLY]
+            taking.__signature__ = signature.replace(parameters=[*first, *more, *last])  # type: ignore[attr-defined]
             return taking
 
         return wrap

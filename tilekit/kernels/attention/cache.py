@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.arrays import ArrayView, host_array, view_of
-from tilekit.dtypes import S32
+from tilekit.arrays import ArrayView, host_array, view_of_int32
 from tilekit.errors import ArgumentError
 
 PAGE_STEP = 8
@@ -68,23 +67,9 @@ def cache_views(
     return views
 
 
-def int32_view(name: str, array: Any, *, code: str) -> ArrayView:
-    """View whole numbers of 32 bits; `code` is that of the error of other types."""
-    try:
-        view = view_of(array, name)
-        given = view.dtype.name
-    except ArgumentError as error:
-        if error.code != "TK-DTYPE-001":
-            raise
-        given = str(array.dtype)
-    if given != S32.name:
-        raise ArgumentError.of(f"{name}'s type", given, legal="int32", nearest="int32", code=code)
-    return view
-
-
 def _of_entries(name: str, array: Any, dimensions: int, batch: int) -> ArrayView:
     """View whole numbers, some for each batch entry."""
-    view = int32_view(name, array, code="TK-ATT-007")
+    view = view_of_int32(array, name, code="TK-ATT-007")
     legal = f"({batch},)" if dimensions == 1 else f"({batch}, blocks of an entry)"
     if len(view.shape) != dimensions or view.shape[0] != batch:
         raise ArgumentError.of(f"{name}'s shape", tuple(view.shape), legal=legal, nearest=legal, code="TK-ATT-007")

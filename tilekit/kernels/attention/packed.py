@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.arrays import ArrayView, host_array
+from tilekit.arrays import ArrayView, host_array, view_of_int32
 from tilekit.errors import ArgumentError
-from tilekit.kernels.attention.cache import int32_view
 
 STARTS = {"query_starts": "q", "key_starts": "k"}
 """As components call the starts of sequences, and the arrays that they are in."""
@@ -39,7 +38,7 @@ def packed_views(lengths: Any, positions: Mapping[str, int], *, memory: bool = T
             "lengths", "one array", legal=f"two, where q has {positions['q']} positions and k has {positions['k']}",
             nearest="(lengths of q, lengths of k)", code="TK-ATT-008",
         )  # fmt: skip
-    views = {key: int32_view(names[key], array, code="TK-ATT-008") for key, array in given.items()}
+    views = {key: view_of_int32(array, names[key], code="TK-ATT-008") for key, array in given.items()}
     for key, view in views.items():
         _check_layout(names[key], view)
     counts = [view.shape[0] - 1 for view in views.values()]

@@ -9,8 +9,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from tilekit.annotations import checked_values
-from tilekit.arrays import ArrayView, host_array, is_array, require_same_place, view_of
-from tilekit.dtypes import S32
+from tilekit.arrays import ArrayView, host_array, is_array, require_same_place, view_of_int32
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type, settings
 from tilekit.kernels.matmul.arguments import CallKeywords
@@ -132,8 +131,8 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
         legal = "a (M, K) and b (G, K, N)" if kind == "ends" else "a (G, R, K) and b (G, K, N)"
         raise ArgumentError(f"a is {a.shape} and b is {b.shape}: {kind} take {legal}", code="TK-GROUP-001")
     array = ends if counts is None else counts
-    view = view_of(array if is_array(array) else _listed(array, kind), kind)
-    if view.shape != (b.shape[0],) or view.dtype != S32 or (b.shape[0] > 1 and view.strides != (1,)):
+    view = view_of_int32(array if is_array(array) else _listed(array, kind), kind, code="TK-GROUP-002")
+    if view.shape != (b.shape[0],) or (b.shape[0] > 1 and view.strides != (1,)):
         raise ArgumentError(
             f"{kind} is {view.dtype} of shape {view.shape}: one contiguous int32 for each of the {b.shape[0]} groups "
             "is needed",

@@ -195,7 +195,11 @@ class MatmulSpec:
         for name, load, dtype in (("a", self.a_load, a), ("b", self.b_load, b)):
             if load != "tma" and (load not in WIDTHS or load % dtype.bytes):
                 widths = ", ".join(str(width) for width in WIDTHS if width % dtype.bytes == 0)
-                raise ArgumentError(f"{name}_load={load!r}: of {dtype}, 'tma' or {widths} bytes", code="TK-MM-024")
+                raise ArgumentError(
+                    f"{name}_load={load!r}: of {dtype} legal is 'tma' or {widths} bytes; an array that begins between "
+                    "its elements has to be copied",
+                    code="TK-MM-024",
+                )
         if self.groups not in (None, "ends", "counts"):
             legal = "None, 'ends' or 'counts'"
             raise ArgumentError.of("groups", self.groups, legal=legal, nearest="ends", code="TK-MM-022")
