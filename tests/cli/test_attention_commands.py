@@ -38,6 +38,16 @@ def test_packed_sequences(invoke: Any) -> None:
     assert "role load" in invoke("dump", *given).output
 
 
+@pytest.mark.parametrize("page", [(), ("--page", 16)], ids=["one array", "blocks"])
+def test_caches(invoke: Any, page: tuple[object, ...]) -> None:
+    """Keys in use with commas: each entry is right, none among them, and nothing is said of what is not in use."""
+    given = ("attention", "--key-lengths", "70,0,3", "--queries", 2, "--heads", 2, "--kv-heads", 1, *page)
+    ran = json.loads(invoke("run", *given, "--json").stdout)
+    name = "attention_bf16_d64_group2_lengths" + ("_page16" if page else "")
+    assert (ran["right"], ran["name"]) == (True, name)
+    assert name in invoke("dump", *given).output
+
+
 def test_dump(invoke: Any) -> None:
     """The same options show the kernel's text and words, without memory for its arrays."""
     shown = json.loads(invoke("dump", "attention", *SMALL, "--causal", "--what", "ptx", "--json").stdout)
@@ -68,6 +78,13 @@ def test_dump(invoke: Any) -> None:
         (("run", "attention", "--lengths", "0,0"), "not all of them 0"),
         (("run", "attention", "--lengths", "3,4", "--queries", 9), "without --lengths"),
         (("run", "matmul", "--lengths", "3,4"), "of attention only"),
+        (("run", "matmul", "--page", 8), "of attention only"),
+        (("run", "attention", "--page", 16), "with --key-lengths"),
+        (("run", "attention", "--key-lengths", "3", "--keys", 9), "without --key-lengths"),
+        (("run", "attention", "--key-lengths", "3", "--page", 12), "nearest legal: 16"),
+        (("run", "attention", "--key-lengths", "3", "--page", -8), "nearest legal: 0"),
+        (("run", "attention", "--key-lengths", "3", "--lengths", "3"), "without --lengths"),
+        (("run", "attention", "--key-lengths", "three"), "nearest legal: '128,1,300'"),
         (("trace", "attention", "--m", 3), "--m: given 3"),
         (("bench", "attention", "--shape", "64x64x64"), "hH or hH/G"),
         (("bench", "attention", "--shape", "1x33 h2 d12"), "head dim"),

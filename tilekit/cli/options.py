@@ -119,6 +119,12 @@ Lengths = Annotated[
     str | None,
     typer.Option(metavar="N,N,…", help="Of attention: queries, and as many keys, of each of several packed sequences."),
 ]
+KeyLengths = Annotated[
+    str | None, typer.Option(metavar="N,N,…", help="Of attention: keys in use of each batch entry, of a cache.")
+]
+Page = Annotated[
+    int | None, typer.Option(help="Of attention with --key-lengths: keys of a block of the cache. Default: one array.")
+]
 SoftCap = Annotated[float | None, typer.Option(help="Of attention: bound of scores.")]
 
 
@@ -163,6 +169,8 @@ class CallOptions:
     window: Window
     softcap: SoftCap
     lengths: Lengths
+    key_lengths: KeyLengths
+    page: Page
     target: TargetName
     tile: Tile
     cluster: Cluster

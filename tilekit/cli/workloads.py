@@ -160,7 +160,7 @@ def described(
 
     if attends(family):
         return _heads(call, batch)
-    for name in _OF_HEADS:
+    for name in (*_OF_HEADS, *_OF_SEQUENCES):
         if getattr(call, name) not in (None, False):
             legal = f"of attention only, which {family.name} is not"
             raise ArgumentError.of(f"--{name.replace('_', '-')}", getattr(call, name), legal=legal, code="TK-CLI-001")
@@ -206,22 +206,31 @@ def _product(family: Family, call: CallOptions, batch: int | None) -> MatmulWork
     return ScaledWorkload.like(plain, call.dtype or "mxfp8")
 
 
-_OF_HEADS = ("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap", "lengths")
+_OF_HEADS = ("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap")
+_OF_SEQUENCES = ("lengths", "key_lengths", "page")
 
 
 def _heads(call: CallOptions, batch: int | None) -> AttentionWorkload:
     from tilekit.bench.attention import AttentionWorkload
+    from tilekit.bench.cached_attention import CachedAttentionWorkload
     from tilekit.bench.packed_attention import PackedAttentionWorkload
     from tilekit.dtypes import as_dtype
 
-    own = {f"--{name.replace('_', '-')}" for name in (*_OF_HEADS, "dtype", "target")}
+    own = {f"--{name.replace('_', '-')}" for name in (*_OF_HEADS, *_OF_SEQUENCES, "dtype", "target")}
     for option, value in ({**call.given, **{f"--{name}": extent for name, extent in call.extents.items()}}).items():
         if option not in own:
             refuse(option, value, "of another family than attention")
+    taken = {"--batch": batch, "--keys": call.keys, "--queries": call.queries}
     if call.lengths is not None:
-        for option, extent in (("--queries", call.queries), ("--keys", call.keys), ("--batch", batch)):
-            if extent is not None:
-                refuse(option, extent, "of sequences of one length, without --lengths")
+        for option, given in (*taken.items(), ("--key-lengths", call.key_lengths)):
+            if given is not None:
+                refuse(option, given, "of sequences of one length, without --lengths")
+    if call.key_lengths is not None:
+        for option in ("--batch", "--keys"):
+            if taken[option] is not None:
+                refuse(option, taken[option], "without --key-lengths, which says it")
+    elif call.page is not None:
+        refuse("--page", call.page, "with --key-lengths", "--key-lengths 300,50")
     heads, queries = 2 if call.heads is None else call.heads, 256 if call.queries is None else call.queries
     whole = AttentionWorkload(
         1 if batch is None else batch,
@@ -235,13 +244,15 @@ def _heads(call: CallOptions, batch: int | None) -> AttentionWorkload:
         None if call.window is None else _window(call.window),
         call.softcap,
     )
-    return whole if call.lengths is None else PackedAttentionWorkload.of(_lengths(call.lengths), whole)
+    if call.key_lengths is not None:
+        return CachedAttentionWorkload.of(_lengths(call.key_lengths, "--key-lengths"), call.page or 0, whole)
+    return whole if call.lengths is None else PackedAttentionWorkload.of(_lengths(call.lengths, "--lengths"), whole)
 
 
-def _lengths(text: str) -> tuple[int, ...]:
+def _lengths(text: str, option: str) -> tuple[int, ...]:
     """Read whole numbers with commas between them."""
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
-        refuse("--lengths", text, "whole numbers with commas between them", "128,1,300")
+        refuse(option, text, "whole numbers with commas between them", "128,1,300")
     return tuple(int(length) for length in text.split(","))
 
 
