@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import operator
 import re
 import warnings
 from pathlib import Path
@@ -59,7 +60,10 @@ def complaint(door: Door, value: Any) -> str:
 
 
 def _many(value: Any) -> bool:
-    return isinstance(value, int) and value > MANY
+    try:
+        return operator.index(value) > MANY  # of NumPy's whole numbers too
+    except TypeError:
+        return False
 
 
 def _unnamed(door: Door, text: str) -> str:
