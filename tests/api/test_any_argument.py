@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import operator
+import random
 import re
 import warnings
 from pathlib import Path
@@ -62,7 +62,7 @@ def complaint(door: Door, value: Any) -> str:
 def _many(value: Any) -> bool:
     try:
         return operator.index(value) > MANY  # of NumPy's whole numbers too
-    except TypeError:
+    except Exception:  # no number, or one whose methods fail
         return False
 
 
