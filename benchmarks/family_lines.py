@@ -90,6 +90,12 @@ PARTS: dict[str, tuple[Path, ...]] = {
         ATTENTION / "sm_100a" / "candidates.py",
     ),
     "attention: reading a call, binding": tuple(ATTENTION / f"{name}.py" for name in ("arguments", "compiled")),
+    "attention: caches and packed sequences": (
+        *_of("tile_io", "key_cache", "packed_heads"),
+        *_of("tile_schedule", "packed_heads"),
+        *_of("tile_op", "key_lengths"),
+        *(ATTENTION / f"{name}.py" for name in ("cache", "packed")),
+    ),
     "attention: notes of times, components of one's own": (
         *_of("drivers", "head_clocks"),
         *_of("compose", "attention"),

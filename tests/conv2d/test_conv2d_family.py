@@ -58,6 +58,7 @@ LIMITS = {
     "attention, sm_100a: config, composition, model": 360,
     "attention: spec, chips, entry, tuning": 260,
     "attention: reading a call, binding": 600,
+    "attention: caches and packed sequences": 460,
     "attention: notes of times, components of one's own": 120,
 }
 
