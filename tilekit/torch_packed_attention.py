@@ -29,7 +29,7 @@ def packed_attention(
     k: torch.Tensor,
     v: torch.Tensor,
     lengths: torch.Tensor,
-    key_lengths: torch.Tensor | None = None,
+    lengths_k: torch.Tensor | None = None,
     *,
     causal: bool = False,
     window: tuple[int | None, int | None] | None = None,
@@ -43,7 +43,7 @@ def packed_attention(
     ----------
     q, k, v : torch.Tensor
         (positions, H, D), (positions of keys, Hk, D) and (positions of keys, Hk, Dv).
-    lengths, key_lengths : torch.Tensor
+    lengths, lengths_k : torch.Tensor
         Where sequences begin, and where the last ends, (B + 1,) int32: of q, and of k and v if they have others. In
         FlashAttention's varlen calls these are `cu_seqlens_q` and `cu_seqlens_k`; no longest length is needed.
     causal, window, scale, softcap
@@ -65,43 +65,43 @@ def packed_attention(
         legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
         raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
     operator = _ops.packed_attention_lse if lse else _ops.packed_attention
-    return operator(q, k, v, lengths, key_lengths, causal, *(window or (None, None)), scale, softcap)
+    return operator(q, k, v, lengths, lengths_k, causal, *(window or (None, None)), scale, softcap)
 
 
-def _keywords(lengths: Any, key_lengths: Any, given: tuple[Any, ...]) -> dict[str, Any]:
+def _keywords(lengths: Any, lengths_k: Any, given: tuple[Any, ...]) -> dict[str, Any]:
     """What `tilekit.attention` is told of the operators' arguments behind the tensors."""
     read = dict(zip(_NAMES, given, strict=False))
     left, right = read.pop("left", None), read.pop("right", None)
-    starts = lengths if key_lengths is None else (lengths, key_lengths)
+    starts = lengths if lengths_k is None else (lengths, lengths_k)
     return {**read, "window": None if left is None and right is None else (left, right), "lengths": starts}
 
 
 def _compute(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, key_lengths: Any = None, *given: Any
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, lengths_k: Any = None, *given: Any
 ) -> torch.Tensor:
-    result: torch.Tensor = tilekit.attention(q, k, v, **_keywords(lengths, key_lengths, given))
+    result: torch.Tensor = tilekit.attention(q, k, v, **_keywords(lengths, lengths_k, given))
     return result
 
 
 def _compute_lse(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, key_lengths: Any = None, *given: Any
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, lengths_k: Any = None, *given: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out, lse = tilekit.attention(q, k, v, **_keywords(lengths, key_lengths, given), lse=True)
+    out, lse = tilekit.attention(q, k, v, **_keywords(lengths, lengths_k, given), lse=True)
     return out, lse
 
 
 def _fake(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, key_lengths: Any = None, *given: Any
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, lengths_k: Any = None, *given: Any
 ) -> torch.Tensor:
     views = [view_of_fake(one, name) for one, name in zip((q, k, v), "qkv", strict=True)]
-    starts, ends = (None if one is None else view_of_fake(one, "lengths") for one in (lengths, key_lengths))
+    starts, ends = (None if one is None else view_of_fake(one, "lengths") for one in (lengths, lengths_k))
     return q.new_empty(result_of(*views, **_keywords(starts, ends, given)))
 
 
 def _fake_lse(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, key_lengths: Any = None, *given: Any
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, lengths_k: Any = None, *given: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out = _fake(q, k, v, lengths, key_lengths, *given)
+    out = _fake(q, k, v, lengths, lengths_k, *given)
     return out, q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
 
 
@@ -116,7 +116,7 @@ _library = _registry.Library("tilekit", "FRAGMENT")
 def _register() -> None:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
     arguments = (
-        "Tensor q, Tensor k, Tensor v, Tensor lengths, Tensor? key_lengths=None, bool causal=False, "
+        "Tensor q, Tensor k, Tensor v, Tensor lengths, Tensor? lengths_k=None, bool causal=False, "
         "SymInt? left=None, SymInt? right=None, float? scale=None, float? softcap=None"
     )
     _library.define(f"packed_attention({arguments}) -> Tensor", tags=tags)
