@@ -134,8 +134,8 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
     view = view_of_int32(array if is_array(array) else _listed(array, kind), kind, code="TK-GROUP-002")
     if view.shape != (b.shape[0],) or (b.shape[0] > 1 and view.strides != (1,)):
         raise ArgumentError(
-            f"{kind} is {view.dtype} of shape {view.shape}: one contiguous int32 for each of the {b.shape[0]} groups of "
-            "b is needed",
+            f"{kind} is {view.dtype} of shape {view.shape}: one contiguous int32 for each of b's {b.shape[0]} groups "
+            "is needed",
             code="TK-GROUP-002",
         )
     if view.device == "cpu":
