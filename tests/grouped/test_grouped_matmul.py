@@ -110,7 +110,7 @@ BAD = [
     ({"ends": [5, 3]}, r"ends\[1\] = 3: legal: 5 to 10; nearest: 5"),
     ({"ends": [5, 100]}, r"ends\[1\] = 100: legal: 5 to 10; nearest: 10"),
     ({"ends": [-1, 10]}, r"ends\[0\] = -1: legal: 0 to 10; nearest: 0"),
-    ({"ends": [10]}, "one contiguous int32 for each of the 2 groups"),
+    ({"ends": [10]}, "one contiguous int32 for each of b's 2 groups"),
     ({"ends": np.array([5.0, 10.0], np.float32)}, "ends's type: given 'f32'; legal: int32"),
     ({}, "either ends"),
     ({"ends": [5, 10], "counts": [5, 5]}, "either ends"),
