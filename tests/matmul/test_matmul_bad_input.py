@@ -173,6 +173,7 @@ BAD = (
     Bad("bias a row", matmul(bias=zeros(1, 48, dtype=F32)), "TK-MM-017", ("bias has shape (1, 48)", "shape (48,)")),
     Bad("bias strided", matmul(bias=zeros(96, dtype=F32)[::2]), "TK-MM-017", ("strides (2,)", "contiguous")),
     Bad("bias fp8", matmul(bias=zeros(48, dtype=E4M3)), "TK-MM-017", ("bias is e4m3", "nearest: f32")),
+    Bad("a factor of no residual", matmul(beta=2.0), "TK-MM-020", ("beta: given 2.0", "nearest legal: 1.0")),
     Bad("bias f64", matmul(bias=zeros(48, dtype=np.float64)), "TK-DTYPE-001", ("bias: given 'float64'",)),
     Bad("bias a number", matmul(bias=1.0), "TK-ARRAY-001", ("bias is a builtins.float",)),
     Bad("activation", matmul(activation="swish"), "TK-MM-005", ("activation='swish'", "relu, gelu, silu or None")),

@@ -113,14 +113,17 @@ class EpilogueArguments:
                 given["epilogue"], out, views=views, groups=groups, sources=sources, results=results
             )
             return cls(residual=written.source, written=written)
-        bias, residual = given.get("bias"), given.get("residual")
+        bias, residual, beta = given.get("bias"), given.get("residual"), given.get("beta", 1.0)
+        if residual is None and beta != 1.0:
+            legal = "1.0 without a residual, which it multiplies"
+            raise ArgumentError.of("beta", beta, legal=legal, nearest=1.0, code="TK-MM-020")
         return cls(
             bias=_read_bias(bias, problem) if bias is not None else None,
             scale=read_scale(given.get("scale")),
             scale_a=_read_factors(given.get("scale_a"), "scale_a", problem.m, problem),
             scale_b=_read_factors(given.get("scale_b"), "scale_b", problem.n, problem),
             residual=_read_residual(residual, out) if residual is not None else None,
-            beta=given.get("beta", 1.0),
+            beta=beta,
         )
 
     @property
