@@ -27,6 +27,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.torch_arguments import require_tensors
 from tilekit.torch_attention import attention, scaled_dot_product_attention, sdpa
 from tilekit.torch_conv import conv2d
 from tilekit.torch_scaled import scaled_matmul, scaled_matmul_quantised
@@ -118,6 +119,9 @@ def matmul(
         launched, found, _, _ = again(a, b, out, bias, activation)
         if launched:  # as it was before, so these need neither the dispatcher nor a check
             return found
+    tensors = {"out": out, "bias": bias, "scale_a": scale_a, "scale_b": scale_b, "residual": residual}
+    if epilogue is None:
+        require_tensors({"a": a, "b": b}, tensors)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if epilogue is not None:
@@ -215,6 +219,7 @@ def linear(
         ``TK-TORCH-002`` where the shapes do not fit; otherwise what `matmul` raises, in which `a` is the rows of `x`
         and `b` is ``weight.T``.
     """
+    require_tensors({"x": x, "weight": weight}, {"bias": bias})
     if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1]:
         raise ArgumentError(
             f"x has shape {tuple(x.shape)} and weight has shape {tuple(weight.shape)}: linear takes (..., K) and "
