@@ -219,7 +219,8 @@ def linear(
         ``TK-TORCH-002`` where the shapes do not fit; otherwise what `matmul` raises, in which `a` is the rows of `x`
         and `b` is ``weight.T``.
     """
-    require_tensors({"x": x, "weight": weight}, {"bias": bias})
+    if not (isinstance(x, torch.Tensor) and isinstance(weight, torch.Tensor)):  # asked here, since it takes 0.9 us
+        require_tensors({"x": x, "weight": weight}, {})
     if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1]:
         raise ArgumentError(
             f"x has shape {tuple(x.shape)} and weight has shape {tuple(weight.shape)}: linear takes (..., K) and "
