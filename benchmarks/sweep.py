@@ -11,6 +11,7 @@
     python -m benchmarks.sweep --configs spread --suite random --seed 31 --behind 1     # cases that are behind cuBLAS
     python -m benchmarks.sweep --again sweep.json --most 8 --turn 0.1     # the quickest of an earlier one, for longer
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
+    python -m benchmarks.sweep --configs rings --case '936x2304x2048 bf16→bf16 mn/mn'    # a stage more, 2x2 clusters
 
 Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
 CUDA graph, a pass over all operand sets; every round goes over the contestants in an order of its own, each with a
@@ -192,6 +193,17 @@ def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
             yield from (config.changed(k_group=slices) for slices in (1, 2, 4))
 
 
+def rings(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
+    """The model's best; deeper rings, their stores in one buffer, beside the same with two; clusters of two by two."""
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    chosen = [entry.config for entry in ranked(workload.spec, SM_90A, **shape)[:6]]
+    spare = [cast(MatmulConfig, e.config) for e in ranked(workload.spec, SM_90A, **shape, tuning=True)]
+    yield from cast(list[MatmulConfig], chosen)
+    for config in [c for c in spare if c.output_buffers == 1][:10]:
+        yield from (config, config.changed(output_buffers=2))
+    yield from [c for c in spare if c.cluster == (2, 2)][:6]
+
+
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "small_m": small_m,
     "sums": sums,
@@ -202,6 +214,7 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "streamed": streamed,
     "everything": everything,
     "spread": spread,
+    "rings": rings,
 }
 
 

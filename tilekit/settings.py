@@ -6,14 +6,18 @@ default. An `override` is local to its thread or task; an assigned attribute hol
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import math
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -32,6 +36,21 @@ def _user_cache() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _default_cache() -> Path:
+    try:
+        return _user_cache() / "tilekit"
+    except RuntimeError:  # of a user whom the system does not know, as in containers
+        return _folder_of_process() / "tilekit"
+
+
+@cache
+def _folder_of_process() -> Path:
+    """A folder that no other user can write to, and that lasts as long as the process."""
+    folder = tempfile.mkdtemp(prefix="tilekit-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +102,13 @@ class _Setting(Generic[_Value, _Given]):
 
 
 def _folder(name: str, value: object) -> Path:
+    legal = "the path of a folder"
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise ArgumentError.of(name, value, legal="the path of a folder")
-    return Path(os.fspath(value)).expanduser()
+        raise ArgumentError.of(name, value, legal=legal)
+    try:
+        return Path(os.fspath(value)).expanduser()
+    except RuntimeError:  # it begins with the home of a user whom the system does not know
+        raise ArgumentError.of(name, value, legal=legal) from None
 
 
 def _program(name: str, value: object) -> Path | None:
@@ -148,7 +171,7 @@ class Settings:
 
     cache_dir: _Setting[Path, str | os.PathLike[str]] = _Setting(
         "TILEKIT_CACHE_DIR",
-        default=lambda: _user_cache() / "tilekit",
+        default=_default_cache,
         parse=_folder,
         about="folder of assembled kernels",
     )

@@ -20,13 +20,14 @@ import torch
 
 import tilekit
 from tilekit.arrays import ArrayView, view_of_fake
-from tilekit.calls.matmul import result_of
+from tilekit.calls.matmul import again, result_of
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.torch_arguments import require_tensors
 from tilekit.torch_attention import attention, scaled_dot_product_attention, sdpa
 from tilekit.torch_conv import conv2d
 from tilekit.torch_packed_attention import packed_attention
@@ -44,6 +45,7 @@ __all__ = [
     "sdpa",
 ]
 
+_FAST: Accumulation = "fast"
 _compiler: Any = torch.compiler
 _registry: Any = torch.library
 _C: Any = torch._C
@@ -113,6 +115,15 @@ def matmul(
         As `tilekit.matmul` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for that
         has no formula.
     """
+    bare = scale is None and scale_a is None and scale_b is None and residual is None and epilogue is None
+    usual = not _compiler.is_dynamo_compiling() and bare and out_dtype is None and accumulation is _FAST
+    if usual and _own(a) and _own(b) and (out is None or _own(out)) and (bias is None or _own(bias)) and not _watched():
+        launched, found, _, _ = again(a, b, out, bias, activation)
+        if launched:  # as it was before, so these need neither the dispatcher nor a check
+            return found
+    tensors = {"out": out, "bias": bias, "scale_a": scale_a, "scale_b": scale_b, "residual": residual}
+    if epilogue is None:
+        require_tensors({"a": a, "b": b}, tensors)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if epilogue is not None:
@@ -138,21 +149,35 @@ def matmul(
     return out
 
 
+def _own(tensor: Any) -> bool:
+    """Whether a tensor is of a class of torch's own, which no ``__torch_function__`` overrides."""
+    return type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter
+
+
+def _watched() -> bool:
+    """Whether one of torch's modes, transforms or tracers must see what is called."""
+    return (
+        _C._len_torch_dispatch_stack() > 0
+        or _C._len_torch_function_stack() > 0
+        or _C._get_tracing_state() is not None
+        or _C._functorch.peek_interpreter_stack() is not None
+        or _forward_ad._current_level >= 0
+    )
+
+
 def _alone(*given: Any) -> bool:
     """Whether an operator's kernel is all that a call would come to, so that it can be called without the operator.
 
     That takes plain tensors with memory and without a gradient to record, and none of torch's modes, transforms or
     tracers. The dispatcher costs several times what the kernel's own call does.
     """
-    if _C._len_torch_dispatch_stack() or _C._len_torch_function_stack() or _C._get_tracing_state() is not None:
-        return False
-    if _C._functorch.peek_interpreter_stack() is not None or _forward_ad._current_level >= 0:
+    if _watched():
         return False
     records = torch.is_grad_enabled()
     for tensor in given:
         if tensor is None or type(tensor) is float:
             continue
-        if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
+        if not _own(tensor):
             return False
         if (records and tensor.requires_grad) or tensor.is_neg() or not (tensor.is_cuda or tensor.is_cpu):
             return False
@@ -196,6 +221,8 @@ def linear(
         ``TK-TORCH-002`` where the shapes do not fit; otherwise what `matmul` raises, in which `a` is the rows of `x`
         and `b` is ``weight.T``.
     """
+    if not (isinstance(x, torch.Tensor) and isinstance(weight, torch.Tensor)):  # asked here, since it takes 0.9 us
+        require_tensors({"x": x, "weight": weight}, {})
     if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1]:
         raise ArgumentError(
             f"x has shape {tuple(x.shape)} and weight has shape {tuple(weight.shape)}: linear takes (..., K) and "

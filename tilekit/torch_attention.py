@@ -20,6 +20,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.arguments import result_of
 from tilekit.kernels.attention.spec import HEAD_DIMS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.torch_arguments import require_tensors
 
 __all__ = ["attention", "scaled_dot_product_attention", "sdpa"]
 
@@ -74,6 +75,7 @@ def attention(
     ArgumentError
         As `tilekit.attention` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for.
     """
+    require_tensors({"q": q, "k": k, "v": v}, {"key_lengths": key_lengths, "block_table": block_table, "out": out})
     if window is not None and (not isinstance(window, tuple | list) or len(window) != 2):
         legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
         raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")

@@ -20,6 +20,7 @@ from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
+from tilekit.torch_arguments import require_tensors
 
 __all__ = ["conv2d"]
 
@@ -81,6 +82,7 @@ def conv2d(
         As `tilekit.conv2d` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for that
         has no formula.
     """
+    require_tensors({"x": x, "w": w}, {"bias": bias, "residual": residual, "out": out})
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):

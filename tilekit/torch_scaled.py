@@ -17,6 +17,7 @@ from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.tile_op.block_scaled import FORMATS
+from tilekit.torch_arguments import require_tensors
 
 __all__ = ["scaled_matmul", "scaled_matmul_quantised"]
 
@@ -69,6 +70,8 @@ def scaled_matmul(
         As `tilekit.scaled_matmul` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked
         for.
     """
+    needed = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}
+    require_tensors(needed, {"bias": bias, "residual": residual, "out": out})
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
@@ -111,6 +114,7 @@ def scaled_matmul_quantised(
     ArgumentError
         As `scaled_matmul` does.
     """
+    require_tensors({"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}, {"bias": bias})
     if out_dtype not in FORMATS:
         raise ArgumentError.of("out_dtype", out_dtype, legal=", ".join(FORMATS), nearest="mxfp8", code="TK-SCALE-006")
     if scale is not None and not isinstance(scale, float | torch.Tensor):

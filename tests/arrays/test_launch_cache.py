@@ -212,8 +212,37 @@ def test_a_repeated_call_costs_little(driver: Driver, operands: Any, with_out: b
         tilekit.matmul(*operands, **out)
     finally:
         sys.setprofile(None)
-    reading = ["fingerprint", "<lambda>"]
-    assert calls == ["matmul", *reading * (3 if with_out else 2)]
+    assert calls == ["matmul", "again", *["<lambda>"] * (3 if with_out else 2)]
+
+
+def test_results_are_made_the_quick_way_on_the_current_device(driver: Driver, operands: Any, torch: Any) -> None:
+    """The allocation of torch's compiled kernels knows the current device alone; elsewhere it is the public one."""
+    device, made = [0], []
+
+    def quick(shape: Any, strides: Any, dtype: Any) -> Any:
+        assert type(shape) is type(strides) is tuple
+        made.append(device[0])
+        return torch.Tensor(7 * BLOCK, shape, strides, dtype)
+
+    torch._C._dynamo = SimpleNamespace(guards=SimpleNamespace(_empty_strided_cuda=quick))
+    torch._C._cuda_getDevice = lambda: device[0]
+    results = [tilekit.matmul(*operands) for device[0] in (0, 1, 0)]
+    assert [result.data_ptr() // BLOCK for result in results] == [7, 9, 7]
+    assert made == [0, 0]
+    assert {(r.shape, r.stride(), r.dtype) for r in results} == {((64, 48), (48, 1), torch.bfloat16)}
+
+
+def test_odd_arguments_behind_a_kept_launch(driver: Driver, operands: Any) -> None:
+    """What is compared with a default to find a launch may be anything, and is refused as at a first call."""
+    out = tilekit.matmul(*operands)
+    odd: Any = np.ones(2)
+    for name in ("accumulation", "activation", "out_dtype", "precision", "config", "target", "epilogue"):
+        for given in ({}, {"out": out}):
+            with pytest.raises(tilekit.TilekitError):
+                tilekit.matmul(*operands, **given, **{name: odd})
+    with pytest.raises(ArgumentError):
+        tilekit.matmul(*operands, out=(out, out))  # type: ignore[arg-type]
+    assert len(driver.launched) == 1
 
 
 def test_cupy_results_are_found_too(cupy: Any, driver: Driver) -> None:

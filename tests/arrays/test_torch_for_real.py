@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tilekit.arrays import empty_like_library, host_array, view_of  # noqa: E402
-from tilekit.dtypes import DTYPES, DType  # noqa: E402
+from tilekit.arrays import empty_like_library, host_array, new_arrays, view_of  # noqa: E402
+from tilekit.dtypes import BF16, DTYPES, DType  # noqa: E402
 from tilekit.errors import ArgumentError  # noqa: E402
 
 
@@ -22,6 +22,19 @@ def test_tensors_of_every_type(dtype: DType) -> None:
     np.testing.assert_array_equal(host_array(view).astype(np.float32), tensor.float().numpy())
     made = empty_like_library(view, (5, 2), dtype)
     assert (made.dtype, tuple(made.shape), made.is_contiguous()) == (tensor.dtype, (5, 2), True)
+
+
+def test_results_are_made_by_what_compiled_kernels_call() -> None:
+    """This torch has the quick allocation, and what it makes is what `torch.empty_strided` makes, in either mode."""
+    assert torch._C._dynamo.guards._empty_strided_cuda is not None
+    view = view_of(torch.zeros(2, 2))
+    new = new_arrays(view, (5, 2), BF16)
+    for mode in (torch.inference_mode(False), torch.inference_mode()):
+        with mode:
+            made, usual = new.make(), torch.empty_strided((5, 2), (2, 1), dtype=torch.bfloat16)
+        assert made.is_inference() is usual.is_inference()
+        assert (type(made), made.dtype, made.device) == (type(usual), usual.dtype, usual.device)
+        assert (made.shape, made.stride(), made.requires_grad) == (usual.shape, usual.stride(), usual.requires_grad)
 
 
 def test_tensors_without_plain_memory() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
@@ -24,3 +25,13 @@ def test_every_way_to_call_is_timed(machine: SimulatedMachine, monkeypatch: pyte
     names += ["simulated.matmul(a, b, out=c)", "simulated.matmul(a, b)"]
     assert list(times.us) == names
     assert all(us == pytest.approx(2) for us in times.us.values())
+
+
+def test_batches_take_turns(machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call's batches are spread over the whole measurement, in an order that rotates."""
+    order: list[str] = []
+    monkeypatch.setattr(host, "_CALLS", 1)
+    monkeypatch.setattr(host, "_BATCHES", 3)
+    calls = {name: partial(order.append, name) for name in "abc"}
+    assert list(host._medians(calls, machine)) == ["a", "b", "c"]
+    assert "".join(order) == "abc" + "abc" + "bca" + "cab"

@@ -173,6 +173,20 @@ def test_a_spread_holds_what_the_model_would_not_choose() -> None:
     assert {config.k_group for config in found} >= {1, 2}
 
 
+def test_rings_come_with_one_buffer_and_with_two() -> None:
+    """So that the stage is all that differs; and clusters of two by two are there."""
+    tried = list(sweep.rings(sweep.workload_of("936x2304x2048 bf16→bf16 mn/mn")))
+    deeper = [c for c in tried if c.output_buffers == 1]
+    spec = MatmulWorkload(64, 64, 64, a_major="mn", b_major="mn").spec
+    for config in deeper:
+        two = config.changed(output_buffers=2)
+        assert two in tried
+        assert config.resolved_stages(SM_90A, spec) > two.resolved_stages(SM_90A, spec)
+    assert len({str(config) for config in tried}) == len(set(tried))
+    assert len(deeper) >= 8
+    assert any(c.cluster == (2, 2) for c in tried)
+
+
 def test_a_case_is_read_by_its_name() -> None:
     """Shape, types, majors and padding come back from what a sweep writes."""
     for case in select(["random"], 80, seed=3):

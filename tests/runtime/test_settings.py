@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import stat
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -85,3 +87,29 @@ def test_ptxas_must_be_executable(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert settings.ptxas == Path(sys.executable)
     with settings.override(ptxas=None):
         assert settings.ptxas is None
+
+
+def test_a_process_without_a_home_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A user whom the system does not know, as in containers, gets one that lasts as long as the process."""
+    for name in ("HOME", "XDG_CACHE_HOME", "TILEKIT_CACHE_DIR", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder_of_process = sys.modules["tilekit.settings"]._folder_of_process
+    folder_of_process.cache_clear()
+    found = settings.cache_dir
+    assert found.is_relative_to(tmp_path)
+    assert found == settings.cache_dir
+    assert stat.S_IMODE(found.parent.stat().st_mode) & 0o077 == 0
+    folder_of_process.cache_clear()
+
+
+def test_a_folder_of_an_unknown_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that begins with such a user's home is refused as no path of a folder is."""
+    monkeypatch.setenv("TILEKIT_CACHE_DIR", "~nosuchuser/cache")
+    with pytest.raises(ArgumentError, match="TILEKIT_CACHE_DIR: given '~nosuchuser/cache'"):
+        _ = settings.cache_dir

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ torch = pytest.importorskip("torch")
 
 import tilekit  # noqa: E402
 from tilekit import torch as operators  # noqa: E402
+from tilekit.calls import matmul as products  # noqa: E402
+from tilekit.kernels.launch_cache import CachedLaunch, LaunchCache  # noqa: E402
 
 
 @pytest.fixture
@@ -64,3 +67,75 @@ def test_what_torch_must_see_goes_through_the_operator(dispatched: list[str]) ->
     meta = operators.matmul(a.to("meta"), b.to("meta"))
     assert meta.is_meta
     assert "alone" not in dispatched
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Launches that calls find, as on a GPU an earlier call would have left one; none launches anything."""
+    streams: list[int] = []
+    monkeypatch.setattr(products, "_launches", LaunchCache())
+    keep: Any = CachedLaunch(streams.append, lambda: 7)  # type: ignore[arg-type]
+
+    class Kept(dict[Any, Any]):
+        """A launch for any key."""
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            return keep
+
+    products._launches.launches = Kept()
+    return streams
+
+
+def test_a_kept_launch_is_all_of_a_repeated_call(launched: list[int], dispatched: list[str]) -> None:
+    """With an output, a bias and an activation, and of a parameter where no gradient is recorded."""
+    a, b, out = (torch.ones(8, 8, dtype=torch.bfloat16) for _ in range(3))
+    assert operators.matmul(a, b, out=out) is out
+    assert operators.matmul(a, b, out=out, bias=out[0], activation="relu") is out
+    with torch.no_grad():
+        operators.matmul(a, torch.nn.Parameter(b), out=out)
+    assert launched == [7] * 3
+    assert dispatched == []
+
+
+def test_no_kept_launch_is_taken_where_torch_must_see_the_call(launched: list[int], dispatched: list[str]) -> None:
+    """Modes of either kind, transforms, tracers, dual numbers, overriding classes: whatever is kept, torch is asked."""
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    a, b, out = (torch.ones(8, 8, dtype=torch.bfloat16) for _ in range(3))
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return function(*args, **(kwargs or {}))
+
+    class Dispatches(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return function(*args, **(kwargs or {}))
+
+    class Wrapped(torch.Tensor):
+        pass
+
+    for mode in (Functions(), Dispatches(), torch.autograd.forward_ad.dual_level()):
+        with mode:
+            operators.matmul(a, b, out=out)
+    operators.matmul(a.as_subclass(Wrapped), b, out=out)
+    operators.matmul(a, b, out=out, bias=out[0].as_subclass(Wrapped))
+    torch.func.functionalize(lambda x: operators.matmul(x, b))(a)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # tracing, in newer versions
+        torch.jit.trace(lambda x: operators.matmul(x, b, out=out), (a,), check_trace=False)
+    assert launched == []
+    assert "alone" not in dispatched
+    assert len(dispatched) >= 7
+
+
+def test_what_is_asked_for_beside_is_no_kept_launch(launched: list[int], dispatched: list[str]) -> None:
+    """Each argument that a kept launch is not looked up by goes the long way."""
+    a, b, out = (torch.ones(8, 8, dtype=torch.bfloat16) for _ in range(3))
+    rows = torch.ones(8)
+    more: list[dict[str, Any]] = [{"scale": 2.0}, {"scale_a": rows}, {"scale_b": rows}, {"residual": out}]
+    more += [{"out_dtype": torch.bfloat16}, {"accumulation": "promoted"}]
+    for keywords in more:
+        operators.matmul(a, b, out=out, **keywords)
+    assert launched == []
+    assert dispatched == ["alone", "kernel"] * len(more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import resource
 import subprocess
 import sys
 import threading
@@ -143,6 +144,24 @@ def test_an_interrupt_ends_the_process_and_keeps_nothing(
     assert not (tmp_path / "tuned").exists()
 
 
+def test_what_was_interrupted_is_timed_at_the_next_call(
+    start: Callable[[str], Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt is no failure of the problem's: the same process may try again."""
+    started = start(THIRD)
+    following = tuner._Answers.next
+
+    def interrupted(self: Any, config: Any, patience: float) -> Measurement:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuner._Answers, "next", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _ask()
+    monkeypatch.setattr(tuner._Answers, "next", following)
+    assert _ask() == _third()
+    assert len(started.processes) == 2
+
+
 def test_two_threads_time_a_problem_once(start: Callable[[str], Started]) -> None:
     """The second waits for the first one's times."""
     started = start(THIRD)
@@ -168,6 +187,37 @@ def test_a_folder_that_cannot_be_written(
     with pytest.warns(RuntimeWarning, match="cannot be written"):
         assert _ask() == _third()
     assert _ask() == _third()
+
+
+def test_a_full_disk(start: Callable[[str], Started], tmp_path: Path) -> None:
+    """Of a write that the system cuts short a warning tells, as of one that it refuses; what is there stays whole."""
+    start(THIRD)
+    _add(tmp_path / "tuned", range(8, 16, 8))
+    path = TunedTable(DEVICE, SM_90A, tmp_path / "tuned").path
+    whole = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 100, limits[1]))
+    try:
+        with pytest.warns(RuntimeWarning, match="cannot be written"):
+            assert _ask() == _third()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert _ask() == _third()
+    assert path.read_bytes().startswith(whole)
+    with pytest.warns(RuntimeWarning, match=r"1 line\(s\)"):
+        _add(tmp_path / "tuned", range(16, 24, 8))
+    with pytest.warns(RuntimeWarning, match=r"1 line\(s\)"):
+        assert len(TunedTable(DEVICE, SM_90A, tmp_path / "tuned")) == 2
+
+
+def test_another_cache_folder_has_another_table(tmp_path: Path) -> None:
+    """What was found in one folder is not taken, nor kept, where the settings name another."""
+    with settings.override(cache_dir=tmp_path / "one"):
+        first = lookup.table_of(DEVICE, SM_90A)
+        assert lookup.table_of(DEVICE, SM_90A) is first
+    with settings.override(cache_dir=tmp_path / "other"):
+        assert lookup.table_of(DEVICE, SM_90A).path.is_relative_to(tmp_path / "other")
+    assert first.path.is_relative_to(tmp_path / "one")
 
 
 def test_what_no_workload_is_like_is_left_to_the_model(start: Callable[[str], Started]) -> None:

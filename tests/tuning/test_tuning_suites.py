@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,13 @@ from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import candidates, pick, ranked, variants
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-from tilekit.kernels.matmul.sm_90a.model import CANDIDATES, LARGEST_SHARED_TILE, TUNING_CANDIDATES
+from tilekit.kernels.matmul.sm_90a.model import (
+    CANDIDATES,
+    LARGEST_SHARED_TILE,
+    TUNING_CANDIDATES,
+    tuning_candidates,
+)
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
 from tilekit.tuning import suite, tuner, worker
@@ -144,13 +151,28 @@ def test_every_spare_config_is_legal_somewhere() -> None:
     """No tile that tuning may try is refused for the plain bf16 product."""
     found: list[Any] = [e.config for e in ranked(WORKLOAD.spec, SM_90A, m=9, n=9, k=9, tuning=True)]
     bases = {(c.tile, c.schedule) for c in TUNING_CANDIDATES}
-    assert {(c.tile, c.schedule) for c in found if c.cluster_k == 1} == bases
+    plain = [c for c in found if c.cluster_k == 1 and c.output_buffers == 2 and c.cluster != (2, 2)]
+    assert {(c.tile, c.schedule) for c in plain} == bases
     whole = [c for c in CANDIDATES if not (c.m_below_atom or c.pingpong)]
     small = {c.tile for c in whole if c.tile[0] * c.tile[1] <= LARGEST_SHARED_TILE}
     for layers in (2, 4, 8):
         known = {c.tile for c in candidates(WORKLOAD.spec, SM_90A) if c.cluster_k == layers}
         tried = {c.tile for c in found if c.cluster_k == layers} | known
         assert {tile for tile in small if tile[1] % (8 * layers) == 0} <= tried <= small
+
+
+@pytest.mark.parametrize("major", ["k", "mn"])
+def test_tuning_tries_deeper_rings_and_square_clusters(major: Any) -> None:
+    """Stores have one buffer where that makes room for a stage; clusters of two by two have the tiles of fours."""
+    spec = MatmulSpec(a_major=major, b_major=major)
+    found = tuning_candidates(spec, SM_90A)
+    deeper = [c for c in found if c.output_buffers == 1 and not c.stream_k]
+    assert {(128, 192), (192, 96), (192, 176), (128, 136)} <= {c.tile for c in deeper}
+    for c in deeper:
+        assert c.resolved_stages(SM_90A, spec) > replace(c, output_buffers=2).resolved_stages(SM_90A, spec)
+    squares = {c.tile for c in found if c.cluster == (2, 2)}
+    assert squares == {c.tile for c in candidates(spec, SM_90A) if c.cluster == (4, 1)}
+    assert not set(found) & set(candidates(spec, SM_90A))
 
 
 @pytest.mark.usefixtures("simulated")

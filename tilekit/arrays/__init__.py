@@ -10,7 +10,7 @@ inputs are ready there. Arrays that come through plain DLPack are made ready on 
 
 from tilekit.arrays.checks import overlap, require_dtype, require_output, require_result, require_same_place
 from tilekit.arrays.dlpack import c_strides
-from tilekit.arrays.fingerprint import fingerprint
+from tilekit.arrays.fingerprint import fingerprint, reader_of
 from tilekit.arrays.library import (
     NewArrays,
     current_stream,
@@ -35,6 +35,7 @@ __all__ = [
     "is_array",
     "new_arrays",
     "overlap",
+    "reader_of",
     "require_dtype",
     "require_output",
     "require_result",

@@ -6,11 +6,21 @@ import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
-_READERS: dict[type, Callable[[Any], Hashable]] = {}
+
+class _Readers(dict[type, Callable[[Any], Hashable]]):
+    """How arrays of a type are read; a type is looked at once."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], Hashable]:
+        self[kind] = reader = _reader(kind)
+        return reader
+
+
+reader_of = _Readers()
+"""``reader_of[type(array)](array)`` is `fingerprint(array)`, for calls that count tenths of microseconds."""
 
 
 def fingerprint(array: Any) -> Hashable:
-    """Return a key that two arrays share if a launch cannot tell them apart (None for None).
+    """Return a key that two arrays, or tuples of them, share if a launch cannot tell them apart (None for None).
 
     It reads attributes only (0.4 to 0.6 us), of torch's and CuPy's arrays.
 
@@ -19,16 +29,14 @@ def fingerprint(array: Any) -> Hashable:
     TypeError
         For arrays of other libraries, whose launches cannot be kept, and for what is no array.
     """
-    kind = type(array)
-    reader = _READERS.get(kind)
-    if reader is None:
-        reader = _READERS[kind] = _reader(kind)
-    return reader(array)
+    return reader_of[type(array)](array)
 
 
 def _reader(kind: type) -> Callable[[Any], Hashable]:
     if kind is type(None):
         return lambda _: None
+    if kind is tuple:
+        return lambda arrays: tuple(map(fingerprint, arrays))
     if kind in (int, float):
         return lambda number: number or repr(number)  # 0.0 and -0.0 are equal, and give zeros of different signs
     bases = {(base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__}

@@ -183,11 +183,22 @@ def _new_torch(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArra
         return context
 
     device = view.device
+    layout = tuple(shape), tuple(dlpack.c_strides(shape)), torch_type
     # The quickest of torch's public calls: two thirds of torch.empty's time, which works the strides out.
-    make = functools.partial(
-        torch.empty_strided, shape, dlpack.c_strides(shape), dtype=torch_type, device=view.owner.device
-    )
-    return NewArrays(make, torch.Tensor.data_ptr, in_stream)
+    make = functools.partial(torch.empty_strided, *layout[:2], dtype=torch_type, device=view.owner.device)
+    # What torch's own compiled kernels call is twice as quick: it parses no arguments, and asks no dispatcher.
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    quick = getattr(guards, "_empty_strided_cpu" if device == "cpu" else "_empty_strided_cuda", None)
+    if quick is None:
+        return NewArrays(make, torch.Tensor.data_ptr, in_stream)
+    if device == "cpu":
+        return NewArrays(functools.partial(quick, *layout), torch.Tensor.data_ptr, in_stream)
+    current, ordinal = torch._C._cuda_getDevice, device[1]
+
+    def make_quickly() -> Any:
+        return quick(*layout) if current() == ordinal else make()  # it knows the current device alone
+
+    return NewArrays(make_quickly, torch.Tensor.data_ptr, in_stream)
 
 
 @functools.cache

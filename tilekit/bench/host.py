@@ -45,7 +45,7 @@ def measure_host(machine: Machine, workload: MatmulWorkload | None = None) -> Ho
         import cupy
 
         calls |= {f"{name}, of CuPy": call for name, call in _calls(CupyMachine(cupy), workload).items()}
-    return HostTimes(workload.label, {name: _call_us(call, machine) for name, call in calls.items()})
+    return HostTimes(workload.label, _medians(calls, machine))
 
 
 def _calls(machine: Machine, workload: MatmulWorkload) -> dict[str, Callable[[], Any]]:
@@ -83,15 +83,24 @@ def _calls(machine: Machine, workload: MatmulWorkload) -> dict[str, Callable[[],
     return calls
 
 
-def _call_us(call: Callable[[], Any], machine: Machine) -> float:
-    for _ in range(_CALLS):
-        call()
-    machine.synchronize()
-    batches = []
-    for _ in range(_BATCHES):
-        start = time.perf_counter()
+def _medians(calls: dict[str, Callable[[], Any]], machine: Machine) -> dict[str, float]:
+    """Microseconds of each: medians over batches, which take turns in an order that rotates.
+
+    Another process on the same cores then slows all of them, and not the one that is timed just then.
+    """
+    for call in calls.values():
         for _ in range(_CALLS):
             call()
-        batches.append((time.perf_counter() - start) / _CALLS)
         machine.synchronize()
-    return statistics.median(batches) * 1e6
+    names = list(calls)
+    batches: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(_BATCHES):
+        first = number % len(names)
+        for name in (*names[first:], *names[:first]):
+            call = calls[name]
+            start = time.perf_counter()
+            for _ in range(_CALLS):
+                call()
+            batches[name].append((time.perf_counter() - start) / _CALLS)
+            machine.synchronize()
+    return {name: statistics.median(found) * 1e6 for name, found in batches.items()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Unpack, overload
 
 import numpy.typing as npt
 
 from tilekit.annotations import checked, takes
-from tilekit.arrays import fingerprint, resolve_stream, view_of
+from tilekit.arrays import NewArrays, fingerprint, reader_of, resolve_stream, view_of
 from tilekit.calls.kept import Array, Numpy, first_call
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation
@@ -27,6 +28,11 @@ from tilekit.targets import target as target_named
 from tilekit.tuning.lookup import tuned_config
 
 _launches = LaunchCache()
+
+_FAST: Accumulation = "fast"
+
+_UNKNOWN: Any = []
+"""In place of arguments that have no key: it has none either."""
 
 
 @overload
@@ -122,44 +128,30 @@ def matmul(
     >>> bool((tilekit.matmul(a, b) == b).all())
     True
     """
-    key: Any
-    new = cached = None
-    try:
-        if not (scale is None or isinstance(scale, float | int) or getattr(scale, "is_cuda", False)):
-            number = read_scale(scale)
-            if isinstance(number, float):  # the value counts, not the host memory it lies in
-                scale = number
-        key = (
-            fingerprint(a),
-            fingerprint(b),
-            tuple(map(fingerprint, out)) if isinstance(out, tuple) else None if out is None else fingerprint(out),
-            None if bias is None else fingerprint(bias),
-            activation,
-            None if scale is None else fingerprint(scale),
-            None if scale_a is None else fingerprint(scale_a),
-            None if scale_b is None else fingerprint(scale_b),
-            None if residual is None else (fingerprint(residual), beta),
-            out_dtype,
-            precision,
-            accumulation,
-            config,
-            target,
-            None if epilogue is None else epilogue_key(epilogue),
-            components,
-        )
-        if out is None:
-            new = _launches.outputs.get(key)
-        else:
-            cached = _launches.launches.get(key)
-    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
-        key = None
-    result = out
-    if new is not None:
-        result = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
-        cached = _launches.launches.get((new, new.address_of(result)))
-    if cached is not None:
-        first = result[0] if isinstance(result, tuple) else result
-        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(first)))
+    rest: Any = None
+    bare = scale is None and scale_a is None and scale_b is None and residual is None and epilogue is None
+    usual = out_dtype is None and precision is None and accumulation is _FAST and components is None
+    if not (bare and usual and config is None and target is None):
+        try:
+            if not (scale is None or isinstance(scale, float | int) or getattr(scale, "is_cuda", False)):
+                number = read_scale(scale)
+                if isinstance(number, float):  # the value counts, not the host memory it lies in
+                    scale = number
+            rest = (
+                *map(fingerprint, (scale, scale_a, scale_b, residual)),
+                None if residual is None else beta,
+                out_dtype,
+                precision,
+                accumulation,
+                config,
+                target,
+                None if epilogue is None else epilogue_key(epilogue),
+                components,
+            )
+        except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+            rest = _UNKNOWN
+    launched, result, key, new = again(a, b, out, bias, activation, rest, stream)
+    if launched:
         return result
     arguments = MatmulArguments.parse(
         a,
@@ -181,6 +173,59 @@ def matmul(
         target=target,
     )
     return first_call(arguments, stream, _launches, key, new)
+
+
+def again(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    bias: Any = None,
+    activation: Any = None,
+    rest: Hashable = None,
+    stream: Any = None,
+) -> tuple[bool, Any, Hashable, NewArrays | None]:
+    """Launch what an earlier call of `matmul` with the same arguments has left, if one has.
+
+    Parameters
+    ----------
+    a, b, out, bias, activation, stream
+        As for `matmul`.
+    rest
+        What tells all its other arguments apart; None where they are not given.
+
+    Returns
+    -------
+    tuple
+        Whether there was a launch; the output, None where there is neither one given nor one made; the key to keep
+        a launch by, None where none can be kept; and what made the output.
+    """
+    key: Hashable = None
+    new = cached = None
+    try:
+        key = (
+            reader_of[type(a)](a),
+            reader_of[type(b)](b),
+            None if out is None else reader_of[type(out)](out),
+            None if bias is None else reader_of[type(bias)](bias),
+            activation,
+            rest,
+        )
+        if out is None:
+            new = _launches.outputs.get(key)
+        else:
+            cached = _launches.launches.get(key)
+    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+        key = None
+    if new is not None:
+        out = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
+        cached = _launches.launches.get((new, new.address_of(out)))
+    if cached is None:
+        return False, out, key, new
+    if stream is None:
+        cached.launch(cached.current_stream())
+    else:
+        cached.launch(resolve_stream(stream, view_of(out[0] if isinstance(out, tuple) else out)))
+    return True, out, key, new
 
 
 @takes(MatmulKeywords)

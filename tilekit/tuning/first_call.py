@@ -48,8 +48,12 @@ def tuned_or_timed(
         if (device, target.name, problem) not in _timed:
             _timed.add((device, target.name, problem))
             workload = workload_for(spec, target, problem, call)
-            if workload is not None:
-                _time(workload, spec, problem, target, device)
+            try:
+                if workload is not None:
+                    _time(workload, spec, problem, target, device)
+            except KeyboardInterrupt:  # it says nothing about the problem
+                _timed.discard((device, target.name, problem))
+                raise
     return tuned_config(spec, target, device, **shape)
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tilekit.kernels.family_kernel import CallArguments
+from tilekit.settings import settings
 from tilekit.targets import Target
-from tilekit.tuning.table import Problem, TunedTable
+from tilekit.tuning.table import TABLES, Problem, TunedTable
+
+
+def table_of(device: str, target: Target) -> TunedTable:
+    """The table of a device in the cache folder of the settings, read once a process."""
+    return _table_in(settings.cache_dir / TABLES, device, target)
 
 
 @cache
-def table_of(device: str, target: Target) -> TunedTable:
-    """The table of a device, read once a process."""
-    return TunedTable(device, target)
+def _table_in(folder: Path, device: str, target: Target) -> TunedTable:
+    return TunedTable(device, target, folder)
 
 
 def tuned_config(

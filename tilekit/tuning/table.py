@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -21,6 +22,9 @@ from tilekit.kernels.family import Choices
 from tilekit.kernels.registry import families
 from tilekit.settings import settings
 from tilekit.targets import TARGETS, Target
+
+TABLES = "tuned"
+"""The tables' folder in the cache folder."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class TunedTable:
         self._target = target
         self._device = device
         name = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()
-        self.path = (folder or settings.cache_dir / "tuned") / f"{name}.jsonl"
+        self.path = (folder or settings.cache_dir / TABLES) / f"{name}.jsonl"
         self._best: dict[Problem, tuple[float, Any]] = {}
         self.passed_over = 0
         """Lines of another device or version, or that cannot be read."""
@@ -198,7 +202,8 @@ def _append(path: Path, text: bytes) -> None:
         if size:
             file.seek(size - 1)
             text = text if file.read(1) == b"\n" else b"\n" + text
-        file.write(text)
+        if file.write(text) != len(text):  # of a full disk; what is there of it is a broken line
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def config_of(family: str, values: Mapping[str, Any], target: Target) -> Any:

@@ -202,6 +202,7 @@ class MatmulConfig(KernelConfig):
             + (f", cluster k {self.cluster_k}" if self.cluster_k > 1 else "")
             + (f", stream k {self.stream_k}" if self.stream_k else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
+            + (f", {plural(self.output_buffers, 'output buffer')}" if self.output_buffers != 2 else "")
             + (f", residual in {self.residual_buffers} buffers" if self.residual_buffers else "")
             + (f", {self.l2_stream} through L2" if self.l2_stream else "")
             + (", raster along N" if self.raster_order == "n" else "")

@@ -339,7 +339,11 @@ def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
 
 @lru_cache(maxsize=64)
 def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """What tuning may try beside the candidates: streamed ones, and small ones with sums that a cluster shares."""
+    """What tuning may try beside the candidates.
+
+    Streamed ones, small ones with sums that a cluster shares, those that have a stage more where stores have one
+    buffer, and clusters of two by two.
+    """
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
     shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
     streamed = (
@@ -348,9 +352,26 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
         for cluster in ((1, 1), (2, 1), (1, 2))
         for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
     )
+    wide = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_TILE_OF_WIDE)
+    squares = (replace(base, cluster=(2, 2)) for base in wide if not (base.m_below_atom or base.pingpong))
     known = set(candidates(spec, target))
-    every = chain(_every(TUNING_CANDIDATES, spec), shared, streamed)
+    deeper = (config for config in _every(_deeper(spec, target), spec) if config.cluster_k == 1)
+    every = chain(_every(TUNING_CANDIDATES, spec), deeper, shared, streamed, squares)
     return tuple(c for c in _legal(every, spec, target) if c not in known)
+
+
+def _deeper(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+    """The candidates' tiles whose ring has a stage more with one buffer for stores.
+
+    cuBLAS has that stage with the same tiles (128x192 with five stages). Where rows begin off L2's lines a stage takes
+    longer to fill: of 343x11384x4024, 192x192 with one buffer takes 60 us, 192x176 with two 73 (H200).
+    """
+    found = []
+    for base in CANDIDATES:
+        one, two = (replace(base, cluster=(1, 1), output_buffers=count) for count in (1, 2))
+        if two.legal(target, spec) and one.resolved_stages(target, spec) > two.resolved_stages(target, spec):
+            found.append(replace(base, output_buffers=1))
+    return tuple(found)
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:

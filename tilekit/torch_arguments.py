@@ -1,0 +1,36 @@
+"""What torch's operators ask of a call before torch does: that tensors are tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tilekit.errors import ArgumentError
+
+
+def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Refuse what is no tensor, and overrides none of torch's functions either, as a tracer's proxy does.
+
+    Parameters
+    ----------
+    needed, others
+        Arguments by name: those that a call must have, and those that may be None.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-TORCH-003``, naming the first.
+    """
+    for arguments, legal in ((needed, "a torch.Tensor"), (others, "a torch.Tensor or None")):
+        for name, value in arguments.items():
+            if isinstance(value, torch.Tensor) or (value is None and arguments is others):
+                continue
+            kind = type(value)
+            if not hasattr(kind, "__torch_function__"):
+                raise ArgumentError(
+                    f"{name} is a {kind.__module__}.{kind.__qualname__}; legal: {legal} (torch.as_tensor makes one of "
+                    f"an array; the calls of `tilekit` itself take arrays of any library)",
+                    code="TK-TORCH-003",
+                )
