@@ -33,8 +33,8 @@ from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.matmul import ResultCheck
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.picker import estimate, ranked
+from tilekit.kernels.matmul.sm_90a.candidates import candidates
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig, Schedule
-from tilekit.kernels.matmul.sm_90a.model import candidates
 from tilekit.targets import SM_90A
 
 PEER = "cudnn"

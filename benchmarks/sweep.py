@@ -46,8 +46,8 @@ from tilekit.kernels.dispatch import offer
 from tilekit.kernels.family import Selection
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.picker import estimate, pick, ranked
+from tilekit.kernels.matmul.sm_90a.candidates import candidates, tuning_candidates
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-from tilekit.kernels.matmul.sm_90a.model import candidates, tuning_candidates
 from tilekit.kernels.matmul.spec import Precision
 from tilekit.kernels.registry import families
 from tilekit.targets import SM_90A

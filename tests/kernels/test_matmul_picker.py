@@ -14,8 +14,9 @@ from tilekit.dtypes import F32
 from tilekit.kernels.matmul.estimates import Grids, ranking
 from tilekit.kernels.matmul.picker import candidates, closest, default_config, estimate, pick, ranked
 from tilekit.kernels.matmul.sm_90a import model as hopper_model
+from tilekit.kernels.matmul.sm_90a.candidates import CANDIDATES
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-from tilekit.kernels.matmul.sm_90a.model import CANDIDATES, COLD_COST
+from tilekit.kernels.matmul.sm_90a.model import COLD_COST
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.sm_100a.model import SWAPPED_TILES, TILES, collect, resident
 from tilekit.kernels.matmul.spec import MatmulSpec

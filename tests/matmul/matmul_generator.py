@@ -11,8 +11,8 @@ from random import Random
 
 from tests.matmul.matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 from tilekit.dtypes import as_dtype
+from tilekit.kernels.matmul.sm_90a.candidates import CANDIDATES
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-from tilekit.kernels.matmul.sm_90a.model import CANDIDATES
 
 TYPES = (("bf16", "bf16"), ("f16", "f16"), ("e4m3", "e4m3"), ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("e5m2", "e4m3"))
 OUTS = ("bf16", "f16", "f32")

@@ -23,13 +23,13 @@ from tilekit.cli.app import app
 from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import candidates, pick, ranked, variants
-from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-from tilekit.kernels.matmul.sm_90a.model import (
+from tilekit.kernels.matmul.sm_90a.candidates import (
     CANDIDATES,
     LARGEST_SHARED_TILE,
     TUNING_CANDIDATES,
     tuning_candidates,
 )
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A

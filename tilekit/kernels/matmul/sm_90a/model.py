@@ -1,23 +1,44 @@
-"""The model of Hopper: which tiles are tried, and what limits each."""
+"""The model of Hopper: what limits each of the configs that are tried."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import chain
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tilekit.heuristics.picker import Array, Estimates
 from tilekit.kernels.matmul.estimates import Configs, Estimate, Grids
+from tilekit.kernels.matmul.sm_90a.candidates import (
+    DECISIVE,
+    FOR_GROUPS,
+    TUNED,
+    candidates,
+    default,
+    plain,
+    tuning_candidates,
+    variants,
+)
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import SM_90A, Target
+from tilekit.targets import SM_90A
 from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
+
+__all__ = [
+    "DECISIVE",
+    "FOR_GROUPS",
+    "TUNED",
+    "candidates",
+    "collect",
+    "default",
+    "estimates",
+    "plain",
+    "resident",
+    "tuning_candidates",
+    "variants",
+]
 
 # Most of the constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
@@ -218,208 +239,6 @@ DRAM_ENERGY = 0.0002826
 
 EIGHT_BIT_ENERGY = 1.453
 """A tensor-core clock's energy with 8-bit operands."""
-
-_WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
-"""Columns that spread any N over almost all SMs, in one wave or a few."""
-
-
-def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
-    """Tiles of one consumer, with as many slices of K in a stage as keep enough of B in flight."""
-    return tuple(
-        MatmulConfig(tile=(rows, n), consumers=1, k_group=4 if n <= 32 else 2 if n <= 96 else 1) for n in widths
-    )
-
-
-_SWAPPED = (
-    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(8, 72, 8)),
-    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(72, 200, 8)),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in range(16, 264, 8)),
-    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(40, 192, 8)),
-    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 24, *range(32, 136, 8))),
-)
-"""N takes the 64 rows of an instruction, and M its columns: as many tiles as fill the chip once, for any M."""
-
-CANDIDATES = (
-    *_SWAPPED,
-    *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
-    *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
-    *(MatmulConfig(tile=(256, n), consumers=2) for n in range(48, 136, 8)),
-    *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
-    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
-    *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 8)),
-    *(MatmulConfig(tile=(192, 200), consumers=3, swap_ab=swap) for swap in (False, True)),
-    *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
-    MatmulConfig(tile=(256, 128), consumers=2, in_flight=0, output_buffers=1),
-    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
-    *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
-    *(MatmulConfig(tile=(128, n), schedule="pingpong", swap_ab=True) for n in range(64, 200, 8)),
-)
-"""Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N, and small
-ones with up to four shares of K, or narrow ones with two in a cluster.
-
-128x80 with two consumers is not among them: the model liked it for small outputs, where it took 0.70 (1000³) and 0.85
-(512x2112x7168) of cuBLAS's speed, and 64x128 1.15 and 1.07 (H200).
-
-Those with more than 128 accumulators a thread have room for three stages only, so no stage is held back.
-"""
-
-
-TUNING_CANDIDATES = (
-    *(MatmulConfig(tile=(64, n), schedule="pingpong") for n in range(64, 272, 16)),
-    *(MatmulConfig(tile=(128, n), consumers=2) for n in range(200, 264, 16)),
-)
-"""What the picker leaves alone, since it hardly ever won where it was timed: consumers that take turns at 64 rows, and
-widths between those of `CANDIDATES`.
-
-Tuning tries those that the model likes best, with the same clusters and shares.
-"""
-
-
-DECISIVE: tuple[str, ...] = ("tile", "schedule")
-TUNED = frozenset({"schedule", "stream_k"})
-FOR_GROUPS: MatmulConfig | None = None
-"""Groups of rows are picked for by the model."""
-
-
-def default(spec: MatmulSpec) -> MatmulConfig:
-    """What suits large outputs: of the widest tile whose accumulators leave the epilogue its registers."""
-    config = _fitting(spec, MatmulConfig(cluster=(1, 1)) if spec.copies else MatmulConfig())
-    widths = (config.tile[1], 192, 128, 96)
-    wide = (replace(config, tile=(config.tile[0], width)) for width in widths)
-    return next((legal for legal in wide if legal.legal(SM_90A, spec)), config)
-
-
-def plain(spec: MatmulSpec, overrides: Mapping[str, Any]) -> MatmulConfig:
-    """Two consumer warpgroups where the tile has rows for them or they take turns, and no cluster."""
-    plain = MatmulConfig(cluster=(1, 1), **overrides)
-    alone = plain.tile[0] < 128 and not plain.pingpong
-    return _fitting(spec, replace(plain, consumers=1 if alone else 2))
-
-
-def _fitting(spec: MatmulSpec, config: MatmulConfig) -> MatmulConfig:
-    """The config as promotion needs it, where sums are promoted: every slice of K is waited for."""
-    return replace(config, in_flight=0, k_group=1) if spec.promoted else config
-
-
-RESIDUAL_BUFFERS = 4
-"""Subtiles of a residual on their way, a warpgroup, where a k-block less in the ring does not cost more: with two an SM
-waits for each pair, with eight the ring is too short (17.5, 20.5 and 19.2 us: 32x28x28x128, 512 1x1 filters, H200)."""
-
-AHEAD = 2
-"""K-blocks of the weights that a CTA brings into L2 while the kernel before this one ends.
-
-Launches of 10 us take 2 to 5 % less, long ones as long; with 8 and 12 all take longer, and 1000^3, in a cluster, 2.6 %
-with any (H200).
-"""
-
-LARGEST_TILE_AHEAD = 128 * 192
-"""Elements of the tiles that do so: those of short launches."""
-
-SHARES = (1, 2, 3, 4)
-LARGEST_SHARED_TILE = 128 * 144
-"""Elements of a tile beyond which sums are not shared: adding them would take longer than it saves."""
-
-MANY_SHARES = (5, 8)
-LARGEST_MANY_SHARED_TILE = 64 * 128
-"""Elements of a tile up to which a sum has so many: of few tiles and a long K."""
-
-
-@lru_cache(maxsize=64)
-def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """Every legal candidate for `spec` on `target`."""
-    return _legal(_every(_bases(spec), spec), spec, target)
-
-
-def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
-    """The candidates' tiles; with a residual first those that have more of it on their way, then the same without."""
-    if not spec.loads_residual:
-        return CANDIDATES
-    return *(replace(base, residual_buffers=RESIDUAL_BUFFERS) for base in CANDIDATES), *CANDIDATES
-
-
-@lru_cache(maxsize=64)
-def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """What tuning may try beside the candidates.
-
-    Streamed ones, small ones with sums that a cluster shares, those that have a stage more where stores have one
-    buffer, and clusters of two by two.
-    """
-    small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
-    shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
-    streamed = (
-        replace(base, cluster=cluster, stream_k=ranges)
-        for base in CANDIDATES
-        for cluster in ((1, 1), (2, 1), (1, 2))
-        for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
-    )
-    wide = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_TILE_OF_WIDE)
-    squares = (replace(base, cluster=(2, 2)) for base in wide if not (base.m_below_atom or base.pingpong))
-    known = set(candidates(spec, target))
-    deeper = (config for config in _every(_deeper(spec, target), spec) if config.cluster_k == 1)
-    every = chain(_every(TUNING_CANDIDATES, spec), deeper, shared, streamed, squares)
-    return tuple(c for c in _legal(every, spec, target) if c not in known)
-
-
-def _deeper(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """The candidates' tiles whose ring has a stage more with one buffer for stores.
-
-    cuBLAS has that stage with the same tiles (128x192 with five stages). Where rows begin off L2's lines a stage takes
-    longer to fill: of 343x11384x4024, 192x192 with one buffer takes 60 us, 192x176 with two 73 (H200).
-    """
-    found = []
-    for base in CANDIDATES:
-        one, two = (replace(base, cluster=(1, 1), output_buffers=count) for count in (1, 2))
-        if two.legal(target, spec) and one.resolved_stages(target, spec) > two.resolved_stages(target, spec):
-            found.append(replace(base, output_buffers=1))
-    return tuple(found)
-
-
-def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """Legal variants in what the model knows nothing of: prefetch, the raster, groups in flight, L2."""
-    changes: list[dict[str, Any]] = [{"prefetch": blocks} for blocks in (0, AHEAD, 4)]
-    changes += [{"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
-    changes += [{"l2_stream": "a"}, {"l2_stream": "b"}, {"raster_group": 8}, {"raster_group": 16}]
-    changes += [{"residual_buffers": count} for count in (None, RESIDUAL_BUFFERS) if spec.loads_residual]
-    found = dict.fromkeys(replace(config, **change) for change in changes)
-    return tuple(v for v in found if v != config and v.legal(target, spec))
-
-
-def _legal(configs: Iterable[MatmulConfig], spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    fitting = dict.fromkeys(_fitting(spec, config) for config in configs)
-    return tuple(config for config in fitting if config.legal(target, spec))
-
-
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
-WIDE_CLUSTERS = ((4, 1), (1, 4), (4, 2), (2, 4))
-"""Clusters of which not all SMs can be a part: 30 of four CTAs and 15 of eight fit an H200's 132."""
-
-LARGEST_TILE_OF_WIDE = 128 * 192
-"""Elements of a tile up to which wide clusters are tried: those of launches of few tiles."""
-
-
-def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[MatmulConfig]:
-    for base in bases:
-        if base.swap_ab and spec.groups:
-            continue
-        area = base.tile[0] * base.tile[1]
-        shared = area <= LARGEST_SHARED_TILE and not (spec.groups or base.m_below_atom)
-        many = MANY_SHARES if area <= LARGEST_MANY_SHARED_TILE and not base.pingpong else ()
-        for shares in (*SHARES, *many) if shared else (1,):
-            for cluster in CLUSTERS:
-                yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
-        if area <= LARGEST_TILE_OF_WIDE and not (base.m_below_atom or base.pingpong):
-            for cluster in WIDE_CLUSTERS:
-                for shares in (*SHARES, *many) if shared and max(cluster) * min(cluster) == 4 else (1,):
-                    yield replace(base, cluster=cluster, split_k=shares)
-        if shared and base.tile[0] in (ATOM_ROWS, 2 * ATOM_ROWS) and base.tile[1] <= 64 and not base.pingpong:
-            for ctas in (2, 4, 8):
-                yield _ahead(replace(base, cluster=(1, 1), cluster_k=ctas), spec)
-
-
-def _ahead(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:
-    """The config with the weights' first k-blocks brought into L2 early, where that pays and can be."""
-    small = config.cluster == (1, 1) and config.tile[0] * config.tile[1] <= LARGEST_TILE_AHEAD
-    return replace(config, prefetch=AHEAD) if small and spec.b_load == "tma" and not spec.groups else config
 
 
 @dataclass(frozen=True)
