@@ -36,7 +36,10 @@ def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
         (("run", *ON, "--b-major", "mn"), "--b-major"),
         (("run", *ON, "--batch", 2), "--batch"),
         (("run", "block_scaled"), "built for sm_100a"),
-        (("bench", "block_scaled"), "run, dumped and traced"),
+        (("bench", "block_scaled", "--dtype", "e4m3"), "mxfp8, mxfp4, nvfp4"),
+        (("bench", "block_scaled", "--dtype", "nvfp4", "--shape", "64x64x63"), "nearest legal: 64"),
+        (("bench", "block_scaled", "--shape", "2x64x64x64"), "no batches"),
+        (("bench", "block_scaled", "--accumulation", "promoted"), "--accumulation"),
     ],
 )
 def test_refused(invoke: Any, arguments: tuple[Any, ...], message: str) -> None:

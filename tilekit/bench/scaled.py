@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of
-from tilekit.dtypes import BF16, U8, UE8M0
+from tilekit.dtypes import BF16, E4M3, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
 from tilekit.targets import ChipName
@@ -60,6 +60,8 @@ class ScaledWorkload(MatmulWorkload):
         The format, with e4m3 elements for MXFP8.
     """
 
+    a_dtype: DType = E4M3
+    b_dtype: DType = E4M3
     scaled: str = "mxfp8"
 
     def __post_init__(self) -> None:
@@ -68,6 +70,9 @@ class ScaledWorkload(MatmulWorkload):
             raise ArgumentError.of(
                 "k", self.k, legal=f"even for {self.scaled}", nearest=self.k + 1, code="TK-BENCH-001"
             )
+        if self.batch is not None:
+            legal = "none: block_scaled has no batches"
+            raise ArgumentError.of("--batch", self.batch, legal=legal, code="TK-BENCH-001")
 
     @classmethod
     def like(cls, plain: MatmulWorkload, scaled: str) -> ScaledWorkload:
@@ -75,11 +80,12 @@ class ScaledWorkload(MatmulWorkload):
         if scaled not in FORMATS:
             legal = ", ".join(FORMATS)
             raise ArgumentError.of("--dtype", scaled, legal=f"{legal} for block_scaled", nearest="mxfp8")
-        for name, given, usual in (("--a-major", plain.a_major, "k"), ("--b-major", plain.b_major, "k")):
-            if given != usual:
-                raise ArgumentError.of(name, given, legal="k: scaled along K", nearest=usual, code="TK-SCALE-003")
-        if plain.batch is not None:
-            raise ArgumentError.of("--batch", plain.batch, legal="none: block_scaled has no batches")
+        for name, given in (("--a-major", plain.a_major), ("--b-major", plain.b_major)):
+            if given != "k":
+                raise ArgumentError.of(name, given, legal="k: scaled along K", nearest="k", code="TK-SCALE-003")
+        if plain.accumulation != "fast":
+            legal = "fast: scaled sums of block_scaled are the tensor core's"
+            raise ArgumentError.of("--accumulation", plain.accumulation, legal=legal, nearest="fast", code="TK-CLI-001")
         return cls(**{one.name: getattr(plain, one.name) for one in fields(plain)}, scaled=scaled)
 
     @property
@@ -99,6 +105,17 @@ class ScaledWorkload(MatmulWorkload):
         return "block_scaled"
 
     @property
+    def bits(self) -> int:
+        """Of an element of A."""
+        return 8 // self.format.packed
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands, their scales and the result."""
+        row = self.k // self.format.packed + -(-self.k // self.format.block)
+        return (self.m + self.n) * row + self.m * self.n * self.out_dtype.bytes
+
+    @property
     def spec(self) -> Any:
         """What the kernel for such operands computes."""
         return self.spec_on(None)
@@ -114,6 +131,8 @@ class ScaledWorkload(MatmulWorkload):
         """Return random operands on a machine, their scales, and an output: ``(a, b, scales, out)``."""
         import tilekit
 
+        if self.fused:
+            raise ArgumentError.of("bias", self.bias, legal="False: these are timed without", code="TK-BENCH-001")
         sides, laid, host = [], [], []
         for rows in (self.m, self.n):
             random = np.random.default_rng(next(seeds))

@@ -23,7 +23,8 @@ Dtype = Annotated[
     str,
     typer.Option(
         help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; "
-        "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa."
+        "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8 (the "
+        "default), mxfp4 or nvfp4."
     ),
 ]
 FamilyDtype = Annotated[

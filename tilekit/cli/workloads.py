@@ -277,7 +277,10 @@ def like_of(
     if attends(family):
         return attention_like(dtype, out_dtype, a_major, b_major, accumulation)
     if is_block_scaled(family):
-        refuse("KERNEL", family.name, "a product or conv2d: this family is run, dumped and traced", "matmul")
+        from tilekit.bench.scaled import ScaledWorkload
+
+        plain = workload_of((1, 1, 2), None, "e4m3", out_dtype, a_major, b_major, accumulation=accumulation)
+        return ScaledWorkload.like(plain, "mxfp8" if dtype == "bf16" else dtype)
     if takes_images(family):
         for option, major in (("--a-major", a_major), ("--b-major", b_major)):
             if major != "k":
@@ -329,11 +332,6 @@ def tuned_like(
     from tilekit.bench.grouped import GroupedWorkload
     from tilekit.kernels.grouped.arguments import GroupedArguments
 
-    if is_block_scaled(family):
-        from tilekit.bench.scaled import ScaledWorkload
-
-        plain = workload_of((1, 1, 2), None, "e4m3", out_dtype, a_major, b_major, accumulation=accumulation)
-        return ScaledWorkload.like(plain, "mxfp8" if dtype == "bf16" else dtype)
     if not issubclass(family.arguments, GroupedArguments):
         return like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, accumulation=accumulation)
