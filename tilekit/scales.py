@@ -114,7 +114,8 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
         if scale is None:
             scale = float(most.max()) / (_LARGEST["e4m3"] * 6) if 0 not in x.shape else 1.0
         overall = scale if 0 < scale < float("inf") else 1.0
-        scales = _cast(xp, xp.clip(most / np.float32(6 * overall), 0, _LARGEST["e4m3"]), E4M3)
+        largest = np.float32(6) * np.float32(overall)  # as kernels compute it
+        scales = _cast(xp, xp.clip(most / largest, 0, _LARGEST["e4m3"]), E4M3)
         factors = dequantise(scales) * np.float32(overall)
     divided = padded / xp.where(factors == 0, xp.ones_like(factors), factors)[:, :, None]
     divided = divided.reshape(rows, -1)[:, :k]

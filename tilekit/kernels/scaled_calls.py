@@ -49,8 +49,9 @@ def read_scaled(
         if dtype.bits <= 8:
             near = "ue8m0, a power of two for every 32 elements of K"
         raise ArgumentError(f"scale_a is {dtype}; legal: {legal}; nearest: {near}", code="TK-SCALE-001")
-    asked = {name: keywords[name] for name in ("out_dtype", "out_scale") if keywords.get(name) is not None}
-    if dtype is F32 and ("out_scale" in asked or asked.get("out_dtype") in FORMATS):
+    asked = {name: keywords.get(name) for name in ("out_dtype", "out_scale", "scale_layout")}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if dtype is F32 and ("out_scale" in asked or "scale_layout" in asked or asked.get("out_dtype") in FORMATS):
         name, given = asked.popitem()
         raise ArgumentError(
             f"{name}={given!r} with f32 scales of blocks: such a product writes bf16, f16 or f32, and operands with "

@@ -168,7 +168,10 @@ class BlockScaledArguments(Arguments):
     @property
     def call(self) -> MatmulCall:
         """What a launch needs beside addresses."""
-        return super().call if self.quantised is None else replace(super().call, numbers=self.quantised.numbers)
+        found, quantised = super().call, self.quantised
+        if quantised is None:
+            return found
+        return replace(found, matrices=quantised.matrices, numbers={"out_scale": quantised.scale})
 
     def prepared(self, stream: Any = None) -> Self:
         """The same call with all scales as the tensor core reads them; a kernel lays out those that lie as a matrix."""
@@ -184,7 +187,8 @@ class BlockScaledArguments(Arguments):
         """The matmul that stores in the way `store`."""
         kind: Any = BlockScaledSpec
         if self.quantised is not None:
-            kind = partial(QuantisedSpec, out_scaled=cast(Any, self.quantised.format.name))
+            how = {"out_scaled": self.quantised.format.name, "scale_layout": self.quantised.layout}
+            kind = partial(QuantisedSpec, **cast(Any, how))
         kind = partial(kind, scaled=cast(Any, self.format.name))
         return cast(BlockScaledSpec, spec_of(self.problem, self.out.dtype, self.functions, store=store, kind=kind))
 

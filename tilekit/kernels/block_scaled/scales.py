@@ -33,7 +33,12 @@ class Scales:
     @property
     def laid_out(self) -> tuple[int, ...]:
         """The shape in which the tensor core reads them."""
-        return -(-self.rows // ATOM_ROWS), -(-self.count // ATOM_SCALES), 32, ATOM_ROWS // 32, ATOM_SCALES
+        return self.blocks(self.rows, self.count)
+
+    @staticmethod
+    def blocks(rows: int, count: int) -> tuple[int, ...]:
+        """The same of so many rows, and scales of each."""
+        return -(-rows // ATOM_ROWS), -(-count // ATOM_SCALES), 32, ATOM_ROWS // 32, ATOM_SCALES
 
 
 def read_scales(name: str, view: ArrayView, rows: int, k: int, found: ScaleFormat) -> Scales:
@@ -51,6 +56,13 @@ def read_scales(name: str, view: ArrayView, rows: int, k: int, found: ScaleForma
             f"{(rows, count)}, or as the tensor core reads them {blocks} or flat {flat}; nearest: {(rows, count)}",
             code="TK-SCALE-002",
         )
+    require_laid_out(name, view)
+    return replace(plain, plain=False)
+
+
+def require_laid_out(name: str, view: ArrayView) -> None:
+    """Raise `ArgumentError` (``TK-SCALE-002``) for scales that do not lie as the tensor core reads them."""
+    shape = tuple(view.shape)
     expected = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     wrong = [axis for axis, extent in enumerate(shape) if extent > 1 and view.strides[axis] != expected[axis]]
     if 0 not in shape and (wrong or view.address % TMA_ALIGNMENT):
@@ -59,4 +71,3 @@ def read_scales(name: str, view: ArrayView, rows: int, k: int, found: ScaleForma
             f"core reads them are contiguous and begin at a multiple of {TMA_ALIGNMENT} bytes; pass a copy in C order",
             code="TK-SCALE-002",
         )
-    return replace(plain, plain=False)
