@@ -89,7 +89,8 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     xp = _library(x, "x")
     if len(x.shape) != 2 or x.shape[1] % found.packed:
         raise ArgumentError(
-            f"x has shape {tuple(x.shape)}; legal: (rows, K)" + (", K even" if found.packed > 1 else ""),
+            f"x has shape {tuple(x.shape)}; legal: (rows, K){', K even' if found.packed > 1 else ''}; nearest: "
+            + ("K + 1, with zeros" if len(x.shape) == 2 else "x reshaped to two dimensions"),
             code="TK-SCALE-005",
         )
     if xp.__name__ == "cupy" and found.name != "mxfp4":

@@ -23,7 +23,9 @@ from tilekit.kernels.matmul.arguments import spec_of
 from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
+from tilekit.kernels.scaled.elsewhere import of_block_scaled
 from tilekit.kernels.scaled.keywords import ScaledKeywords
+from tilekit.kernels.scaled.views import OPERANDS, SCALES, view_among
 from tilekit.targets import TARGETS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
@@ -132,6 +134,11 @@ class BlockScaledArguments(Arguments):
         return call
 
     @property
+    def elsewhere(self) -> str:
+        """What is nearest on a chip without scales of such blocks."""
+        return of_block_scaled(self.target, self.format)
+
+    @property
     def arrays(self) -> dict[str, ArrayView]:
         """Everything in memory, by the names of `Addresses`."""
         further = {name: scales.view for name, scales in self.scales.items()}
@@ -195,7 +202,7 @@ class BlockScaledArguments(Arguments):
 
 def _operand(array: Any, name: str, k_axis: int) -> ArrayView:
     """View an operand, bytes of packed elements: those of a byte each, in host memory, are packed."""
-    view = matrix_view(array, name)
+    view = view_among(array, name, OPERANDS, "e4m3")
     if len(view.shape) != 2:
         raise ArgumentError(
             f"{name} has shape {tuple(view.shape)}: scaled_matmul takes (M, K) @ (K, N); nearest: reshape it to two "
@@ -226,7 +233,7 @@ def _operand(array: Any, name: str, k_axis: int) -> ArrayView:
 
 
 def _scale_view(array: Any, name: str) -> ArrayView:
-    view = view_of(array, name)
+    view = view_among(array, name, SCALES, "ue8m0")
     return replace(view, dtype=UE8M0) if view.dtype is U8 else view
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Literal, Self, cast, get_args
 
 from tilekit.arrays import ArrayView, new_arrays, require_output
@@ -11,7 +12,7 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import F32
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
-from tilekit.dtypes import E2M1, E2M1X2, E4M3, U8, UE8M0, DType, as_dtype
+from tilekit.dtypes import DTYPES, E2M1, E2M1X2, E4M3, U8, UE8M0, DType, as_dtype
 from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.quantised import QuantisedEpilogue, ScaleLayout, element_of
 from tilekit.errors import ArgumentError
@@ -137,6 +138,11 @@ class QuantisedResult:
         asked, scale, out = given.get("out_dtype"), given.get("out_scale"), given.get("out")
         layout = given.get("scale_layout")
         found = FORMATS.get(asked) if isinstance(asked, str) else None
+        if found is None and isinstance(asked, str) and not _is_dtype(asked):
+            every = (*FORMATS, *(one.name for one in DTYPES))
+            nearest = get_close_matches(asked, every, 1, 0.0)[0]
+            legal = f"{', '.join(every[: len(FORMATS)])} with scales made of the result; or {', '.join(every[3:])}"
+            raise ArgumentError.of("out_dtype", asked, legal=legal, nearest=nearest, code="TK-SCALE-006")
         if found is None and asked is not None and as_dtype(asked, "out_dtype") in (E2M1, E2M1X2):
             raise ArgumentError.of(
                 "out_dtype", asked, legal="'mxfp4' or 'nvfp4', of which elements are e2m1", nearest="mxfp4",
@@ -228,3 +234,12 @@ class QuantisedResult:
         if self.view is None or self.layout != "rows":
             return {}
         return {"out_scales": output_matrix(self.view, "out[1]")}
+
+
+def _is_dtype(name: str) -> bool:
+    """Whether a name is an element type's."""
+    try:
+        as_dtype(name, "out_dtype")
+    except ArgumentError:
+        return False
+    return True

@@ -20,6 +20,10 @@ class ScaledOperands(TypedDict, total=False):
     out_scale: float | None
 
 
+OF_RESULTS = ("out_scale", "scale_layout")
+"""What is said of a result in a block-scaled format alone."""
+
+
 class ScaledKeywords(ScaledOperands, total=False):
     """What `tilekit.scaled_matmul` takes by keyword, but for ``stream``; it says what each is."""
 
