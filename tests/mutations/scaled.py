@@ -193,7 +193,10 @@ def scaled_mutations(case: ScaledCase) -> Iterator[Mutation]:
 
 def _changes(s: Statement) -> Changes:
     """What arithmetic of other loaders has, and sizes, conversions, copies of scales and instructions' descriptors."""
-    yield from _arithmetic(s)
+    if not s.opcode.endswith(".f32"):
+        yield from _arithmetic(s)
+    elif s.is_a("add", "mul"):
+        yield "second operand left out", instead(s, s.written("mov.f32", s.operands[:2]))
     if s.is_a("max.u32"):
         yield "the smaller", instead(s, s.written("min.u32"))
     elif s.is_a("shl", "shr"):
