@@ -36,7 +36,7 @@ OWN = re.compile(
 FIRST = 2
 """How many instructions of a kind are changed at a site: the others are the same code, unrolled."""
 
-EVERY = 19
+EVERY = 23
 """Of the mutations of what is shared with other matmuls, one in so many is tried."""
 
 BESIDE = 64
