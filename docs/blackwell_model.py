@@ -227,7 +227,8 @@ def scaled() -> Iterator[str]:
             tile = f"{rows * config.cta_group}x{columns}, cluster {config.cluster[0]}x{config.cluster[1]}"
             who = SCALED_REPORTS.get((kind, shape))
             theirs = "| | |" if who is None else f"| {who[0]} | {who[0] / tflops:.2f} | {who[1]}"
-            yield f"| {'x'.join(map(str, shape))} | {kind.upper()} | {tile} | {tflops:.0f} | {tflops / most:.0%} {theirs} |"
+            what = f"{'x'.join(map(str, shape))} | {kind.upper()} | {tile}"
+            yield f"| {what} | {tflops:.0f} | {tflops / most:.0%} {theirs} |"
 
 
 def best(n: int) -> Prediction:
@@ -329,8 +330,9 @@ The same for [block-scaled products](scaled-matmul.md) into bf16, whose peaks ar
 
 {rows["scaled"]}
 
-Neither report is of the same thing: one has scales of rows and not of blocks, and both are kernels that were made faster later.
-What tcgen05.cp takes of the tensor pipe, and the power limit, are not in the model, so what it gives is an upper bound.
+Neither report is of the same thing: one has scales of rows and not of blocks, the other is of a kernel before its
+authors tuned it. What `tcgen05.cp` takes of the tensor pipe, and the power limit, are not in the model, so what it
+gives is an upper bound.
 
 ## What is not known
 
