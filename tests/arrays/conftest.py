@@ -128,7 +128,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.ndarray, module.entered = FakeCupyArray, []
 
     def empty(shape: tuple[int, ...], dtype: Any) -> FakeCupyArray:
-        if np.dtype(dtype).itemsize == 1:
+        if np.dtype(dtype).type.__module__ != "numpy":
             raise TypeError("Unsupported dtype")
         return FakeCupyArray(0xA000, np.empty(shape, dtype))
 

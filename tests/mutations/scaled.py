@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import tilekit
-from tests.block_scaled.operands import draw, laid_out
+from tests.block_scaled.operands import draw, without_numbers_behind
 from tilekit.emulator import Device, LaunchReport, TensorMap
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
 from tilekit.kernels.launch_call import Addresses
@@ -69,8 +69,12 @@ class ScaledCase:
         sides = {"a": p.a, "b": p.b.T}
         if self.kind != "mxfp8":
             sides = {name: _pairs(one) for name, one in sides.items()}
-        scales = {"scale_a": laid_out(p.scale_a), "scale_b": laid_out(p.scale_b)}
+        sides["a"][3] = 0
+        scales = {"scale_a": without_numbers_behind(p.scale_a), "scale_b": without_numbers_behind(p.scale_b)}
         bias = np.random.default_rng(1).normal(0, 3, self.shape[1]).astype(np.float32)
+        bias[:32] = 0  # with the row of zeros a block of zeros
+        if self.keywords.get("out_dtype") == "mxfp8":
+            bias[40] = np.inf
         return {**sides, **scales, "bias": bias}
 
     @cached_property

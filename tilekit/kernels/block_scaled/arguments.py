@@ -182,6 +182,8 @@ class BlockScaledArguments(Arguments):
 
     def prepared(self, stream: Any = None) -> Self:
         """The same call with all scales as the tensor core reads them; a kernel lays out those that lie as a matrix."""
+        if not any(one.plain for one in self.scales.values()):
+            return self
         place = self.target, self.device, stream
         return replace(self, scales={n: laid_out(s, *place) if s.plain else s for n, s in self.scales.items()})
 
