@@ -39,6 +39,9 @@ TOP = {"e4m3": 8, "e2m1x2": 2}
 NO_NUMBER = 255
 """The scale, and the exponent in an f32, of what is no number."""
 
+SMALLEST_NORMAL = 2.0**-126
+"""Of f32: smaller numbers have an inverse beyond the largest."""
+
 LANES = 32
 """Rows of an atom of scales that lie one behind another, 16 bytes apart."""
 
@@ -300,8 +303,9 @@ class BoundQuantised:
         half, _ = convert.widen_fp8x4(packed=code, type="e4m3")
         low, _ = convert.unpack(packed=half)
         factor = convert.widen_f16(narrow=low) * self._e.whole
-        factor = w.select(factor == 0.0, 1.0, factor, F32)
-        return code.retyped(U32), [quantise.divide_nearest(a=value, b=factor) for value in block]
+        factor = w.select(factor < SMALLEST_NORMAL, 1.0, factor, F32)
+        inverse = quantise.divide_nearest(a=w.constant(F32, 1.0), b=factor)
+        return code.retyped(U32), [value * inverse for value in block]
 
 
 __all__ = ["QuantisedEpilogue"]
