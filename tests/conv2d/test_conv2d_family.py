@@ -45,7 +45,7 @@ LIMITS = {
     "block_scaled: payload, op, spec, entry": 200,
     "block_scaled: scales of waves, chips": 170,
     "block_scaled: reading a call": 245,
-    "block_scaled: quantised outputs": 465,
+    "block_scaled: quantised outputs": 480,
     "block_scaled: binding": 46,
     "block_scaled: the kernel that lays scales out": 55,
     "scaled products: which family, keywords, what is nearest": 120,

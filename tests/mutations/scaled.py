@@ -29,7 +29,7 @@ from .statements import Program, Statement
 
 OWN = re.compile(
     r"\w+ (BoundScaleLoader|BoundBlockScaled|BoundQuantised|_FromRegisters|_ScaleRows|_ScaleAtoms|BoundRowImages|"
-    r"pack_elements|store_elements)\b"
+    r"pack_elements|pack_narrow|_store_byte|store_element)\b"
 )
 """Components that only these kernels have, and what packs and stores elements for them."""
 
@@ -290,7 +290,7 @@ UNNOTICED: tuple[tuple[str, str], ...] = (
         "of a tile's first two blocks the second alone has no numbers, and its elements mean nothing "
         "(`test_numbers_of_all_sizes`)",
     ),
-    (r"to nvfp4.*: epilogue store_elements: cvt\.rn\.satfinite\.e2m1x2\.f32 #2: exchanged", "both are zero"),
+    (r"to nvfp4.*: epilogue _store_byte: cvt\.rn\.satfinite\.e2m1x2\.f32 #2: exchanged", "both are zero"),
     (r"to nvfp4.*: epilogue BoundQuantised\._quotient: cvt\.u16\.u32( #\d+)?: zero", "it is zero"),
 )
 """Launches and names of mutations that nothing shows, as regular expressions, and why each is harmless."""

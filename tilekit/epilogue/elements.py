@@ -8,7 +8,7 @@ from tilekit.assembly.types import B32
 from tilekit.assembly.types import F32 as FLOAT
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, E2M1X2, E4M3, F32, DType
+from tilekit.dtypes import BF16, E4M3, F32, DType
 
 
 def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, valid: Value) -> None:
@@ -38,27 +38,16 @@ def pack_elements(w: Writer, dtype: DType, values: Sequence[Value]) -> list[Valu
     if dtype.bits == 16:
         pack = convert.pack_bf16 if dtype == BF16 else convert.pack_f16
         return [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
-    if dtype == E2M1X2:
-        fours = zip(*(values[at::4] for at in range(4)), strict=True)
-        pairs = [w.ptx.quantise.pack_e2m1x4(first=a, second=b, third=c, fourth=d) for a, b, c, d in fours]
-    else:
-        pack = convert.pack_e4m3 if dtype == E4M3 else convert.pack_e5m2
-        pairs = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
+    pack = convert.pack_e4m3 if dtype == E4M3 else convert.pack_e5m2
+    pairs = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
     if len(pairs) == 1:
         return pairs
     return [join(first=one, second=two) for one, two in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
 def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
-    """Round f32 to `dtype` and store them together if `valid`: 1, 2, 4, 8 or 16 bytes, aligned as all.
-
-    A byte is one element of 8 bits, or two of four.
-    """
-    count = len(values) * dtype.bits // 8 // dtype.packed
-    if count == 1 and dtype == E2M1X2:
-        byte = w.ptx.quantise.pack_e2m1x4(first=values[0], second=values[1], third=0.0, fourth=0.0)
-        w.isa.memory.store_global_b8(address=address, value=byte, valid=valid)
-        return
+    """Round f32 to `dtype` and store them together if `valid`: 1, 2, 4, 8 or 16 bytes, aligned as all."""
+    count = len(values) * dtype.bytes
     if len(values) == 1:
         store_element(w, dtype, address=address, value=values[0], valid=valid)
         return

@@ -12,7 +12,7 @@ from tilekit.assembly.types import F32, GMEM, S32, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import E2M1X2, E4M3, UE8M0, DType
-from tilekit.epilogue.elements import store_elements
+from tilekit.epilogue.elements import store_element
 from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.epilogue.row_images import SWIZZLES, Keep, RowImages
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
@@ -163,12 +163,21 @@ class _FromRegisters:
             for at in range(0, len(values), packed):
                 valid = inside & (tile.column + (left + at) < e.columns)
                 address = (start + at // packed).retyped(GMEM)
-                store_elements(w, e.out, address=address, values=values[at : at + packed], valid=valid)
+                _store_byte(w, e.out, address, values[at : at + packed], valid)
 
         yield keep
 
     def finish(self, w: Writer) -> None:
         """Nothing in flight: the stores are the threads' own."""
+
+
+def _store_byte(w: Writer, dtype: DType, address: Value, values: Sequence[Value], valid: Value) -> None:
+    """Round an f32 to 8 bits, or two to e2m1, and store the byte if `valid`."""
+    if dtype != E2M1X2:
+        store_element(w, dtype, address=address, value=values[0], valid=valid)
+        return
+    byte = w.ptx.quantise.pack_e2m1x4(first=values[0], second=values[1], third=0.0, fourth=0.0)
+    w.isa.memory.store_global_b8(address=address, value=byte, valid=valid)
 
 
 class _ScaleRows:

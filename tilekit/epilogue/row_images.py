@@ -10,7 +10,7 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.dtypes import DType
+from tilekit.dtypes import E2M1X2, DType
 from tilekit.epilogue.elements import pack_elements
 from tilekit.epilogue.subtiles import stores_since
 from tilekit.tile_io.tma import MAP_SWIZZLES, TmaStorer
@@ -29,6 +29,15 @@ SWIZZLES: Final[tuple[SwizzleBytes, ...]] = (128, 64, 32)
 
 Keep = Callable[[int, Sequence[Value]], None]
 """Keeps elements of a thread's row, from a column of the tile on; as many as 16 bytes hold, or several times that."""
+
+
+def pack_narrow(w: Writer, dtype: DType, values: Sequence[Value]) -> list[Value]:
+    """What `pack_elements` makes of f32, of pairs of e2m1 too."""
+    if dtype != E2M1X2:
+        return pack_elements(w, dtype, values)
+    fours = zip(*(values[at::4] for at in range(4)), strict=True)
+    halves = [w.ptx.quantise.pack_e2m1x4(first=a, second=b, third=c, fourth=d) for a, b, c, d in fours]
+    return [w.isa.convert.join_bytes(first=one, second=two) for one, two in zip(halves[::2], halves[1::2], strict=True)]
 
 
 class RowImages:
@@ -108,7 +117,7 @@ class BoundRowImages:
         w.warp_sync()
 
         def keep(left: int, values: Sequence[Value]) -> None:
-            words = pack_elements(w, images.out, values)
+            words = pack_narrow(w, images.out, values)
             chunk = left % self.columns // images.out.packed // CHUNK
             for first in range(0, len(words), 4):
                 address = self._chunks[chunk + first // 4] + start
