@@ -47,7 +47,7 @@ PARTS: dict[str, tuple[Path, ...]] = {
     ),
     "block_scaled: reading a call": tuple(BLOCK_SCALED / f"{name}.py" for name in ("arguments", "scales")),
     "block_scaled: quantised outputs": (
-        ROOT / "tilekit" / "epilogue" / "quantised.py",
+        *_of("epilogue", "quantised", "row_images"),
         BLOCK_SCALED / "quantised.py",
     ),
     "block_scaled: binding": (BLOCK_SCALED / "compiled.py",),
@@ -62,6 +62,10 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "blockwise: values in the stages": (ROOT / "tilekit" / "tile_io" / "staged_values.py",),
     "blockwise: reading a call": (BLOCKWISE / "arguments.py",),
     "blockwise: binding": (BLOCKWISE / "compiled.py",),
+    "scaled products: which family, keywords, what is nearest": (
+        *_of("kernels", "scaled_calls"),
+        *(ROOT / "tilekit" / "kernels" / "scaled" / f"{name}.py" for name in ("keywords", "views", "elsewhere")),
+    ),
     "attention: loads, tiles and their order": (
         *_of("drivers", "head_loads"),
         *_of("tile_io", "heads"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilekit import BlackwellConfig, MatmulSpec
+from tilekit.bench.scaled import ScaledWorkload
 from tilekit.kernels.matmul.estimates import Grid, Grids
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.sm_100a import model
@@ -36,6 +37,13 @@ REPORTS = (
     (8192, "2-SM persistent kernel by hand", 1283, "gau-nernst/learn-cuda, README"),
 )
 """bf16 matmuls on a B200: size, who, TFLOP/s, where it is reported."""
+
+SCALED_SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 6144, 4096))
+SCALED_REPORTS = {
+    ("mxfp8", (16384, 6144, 4096)): (2545, "CUTLASS in vLLM, 8 bits with scales of rows, PR 19566"),
+    ("nvfp4", (16384, 6144, 4096)): (3904, "CUTLASS in vLLM before it was tuned, PR 20646"),
+}
+"""TFLOP/s of products of 8 and 4 bits on a B200, and who reports them."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,36 @@ def reports() -> Iterator[str]:
         yield f"| {n}³ | {who} | {tflops} | {tflops / peak():.0%} | {tflops / predicted:.2f} | {where} |"
 
 
+def scaled_prediction(kind: str, shape: tuple[int, int, int]) -> tuple[BlackwellConfig, float]:
+    """What the picker takes for a block-scaled product, and its TFLOP/s by the model at the published clock."""
+    workload = ScaledWorkload(*shape, scaled=kind)
+    spec = workload.spec_on("sm_100a")
+    m, n, k = shape[0], shape[1], shape[2] // spec.a_dtype.packed
+    config = pick(spec, SM_100A, m=m, n=n, k=k)
+    assert isinstance(config, BlackwellConfig)
+    one = model.collect([config], spec)
+    resident = model.resident(one, SM_100A.multiprocessors)
+    (grid,) = Grids.of(one, spec, m=m, n=n, k=k, batches=1, resident=resident).each
+    total = model.LaunchClocks.of(config, spec, grid).total
+    return config, workload.flops / (total / (SM_100A.boost_mhz * 1e6)) / 1e12
+
+
+def scaled() -> Iterator[str]:
+    """Block-scaled products, beside what others report of such a shape."""
+    yield "| | format | tile | TFLOP/s | of peak | reported | of this model's | by |"
+    yield "|---|---|---|--:|--:|--:|--:|---|"
+    for shape in SCALED_SHAPES:
+        for kind in ("mxfp8", "mxfp4", "nvfp4"):
+            config, tflops = scaled_prediction(kind, shape)
+            most = peak() * (2 if kind == "mxfp8" else 4)
+            rows, columns = config.tile
+            tile = f"{rows * config.cta_group}x{columns}, cluster {config.cluster[0]}x{config.cluster[1]}"
+            who = SCALED_REPORTS.get((kind, shape))
+            theirs = "| | |" if who is None else f"| {who[0]} | {who[0] / tflops:.2f} | {who[1]}"
+            what = f"{'x'.join(map(str, shape))} | {kind.upper()} | {tile}"
+            yield f"| {what} | {tflops:.0f} | {tflops / most:.0%} {theirs} |"
+
+
 def best(n: int) -> Prediction:
     """The quickest of a size's predictions."""
     return min(predictions(n), key=lambda p: p.clocks.total)
@@ -285,6 +323,17 @@ reports for the same size are {1 - others[1] / modular:.0%} and {1 - others[0] /
 cuBLAS: clock, power limit, operands and the way of timing differ by more than kernels do, and the reports do not
 say all of them. That one agrees with the model to a few percent confirms neither.
 
+## Block-scaled products
+
+The same for [block-scaled products](scaled-matmul.md) into bf16, whose peaks are {2 * peak():.0f} TFLOP/s of 8 bits and
+{4 * peak():.0f} of 4. A tile of 256 columns has one accumulator beside its scales, so its stores are not hidden.
+
+{rows["scaled"]}
+
+Neither report is of the same thing: one has scales of rows and not of blocks, the other is of a kernel before its
+authors tuned it. What `tcgen05.cp` takes of the tensor pipe, and the power limit, are not in the model, so what it
+gives is an upper bound.
+
 ## What is not known
 
 - every figure marked **assumed**, above all what L2 delivers; crossing from one die to the other is not in it;
@@ -317,7 +366,14 @@ def _wrapped(text: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-TABLES = {"figures": figures, "tiles": tiles, "launches": launches, "clocks": clocks, "reports": reports}
+TABLES = {
+    "figures": figures,
+    "tiles": tiles,
+    "launches": launches,
+    "clocks": clocks,
+    "reports": reports,
+    "scaled": scaled,
+}
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")

@@ -1,6 +1,7 @@
 """A linear layer in MXFP8, MXFP4 and NVFP4: what a scale for every few numbers costs and keeps.
 
-Weights are quantised, and their scales laid out as the tensor core reads them, once; tokens at each call.
+Weights are quantised, and their scales laid out as the tensor core reads them, once; tokens at each call. Of two layers
+behind each other the first one's result leaves its kernel in the format of the second one's tokens, with its scales.
 
     python examples/scaled_linear.py
 """
@@ -29,16 +30,13 @@ class ScaledLinear:
     def __call__(self, tokens: Array) -> Array:
         """Multiply in the format, add the bias, and return f32."""
         values, scales, scale = tilekit.quantise(tokens, self.to)
-        y: Array = tilekit.scaled_matmul(
-            values,
-            self.weights.T,
-            scales,
-            self.scales,
-            scale=scale * self.scale,
-            bias=self.bias,
-            out_dtype="f32",
-        )
+        y: Array = self.of_quantised(values, scales, scale, out_dtype="f32")
         return y
+
+    def of_quantised(self, values: Array, scales: Array, scale: float = 1.0, **how: Any) -> Any:
+        """The same of tokens that are in the format; `how` as `tilekit.scaled_matmul` takes it."""
+        factor = scale * self.scale
+        return tilekit.scaled_matmul(values, self.weights.T, scales, self.scales, scale=factor, bias=self.bias, **how)
 
 
 def main() -> None:
@@ -54,6 +52,17 @@ def main() -> None:
         errors[to] = float(np.linalg.norm(y - expected) / np.linalg.norm(expected))
     print(", ".join(f"{to} {error:.1%}" for to, error in errors.items()))
     assert errors["mxfp8"] < 0.06 < errors["nvfp4"] < errors["mxfp4"] < 0.25
+
+    further = random.standard_normal((INPUTS, OUTPUTS))
+    first = ScaledLinear(weights.astype(np.float32), bias, "mxfp8")
+    second = ScaledLinear(further.astype(np.float32), np.zeros(INPUTS, np.float32), "mxfp8")
+    values, scales, _ = tilekit.quantise(tokens.astype(np.float32), "mxfp8")
+    hidden = first.of_quantised(values, scales, activation="relu", out_dtype="mxfp8", scale_layout="128x4")
+    y = second.of_quantised(*hidden, out_dtype="f32")
+    exact = np.maximum(expected, 0) @ further.T
+    error = float(np.linalg.norm(y - exact) / np.linalg.norm(exact))
+    print(f"two layers in mxfp8, nothing in between that is not: {error:.1%}")
+    assert error < 0.1
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ _LARGEST = {"e4m3": 448.0, "e5m2": 57344.0, "e2m1x2": 6.0}
 _MIDDLES = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 """Between neighbours of e2m1; of two equally near ones the even code is taken."""
 
+_NORMAL = float(np.finfo(np.float32).tiny)
+"""Smaller numbers have an inverse beyond the largest of f32: such scales of NVFP4 count as 1, as 0 does."""
+
 _TABLES = {
     E4M3: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32),
     E5M2: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e5m2).astype(np.float32),
@@ -72,7 +75,8 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     -------
     Quantised
         MXFP8's and MXFP4's scales are the powers of two that the OCP's Microscaling specification gives, and too large
-        elements become the largest; NVFP4's are a sixth of a block's largest, over that of the whole matrix / 2688.
+        elements become the largest; NVFP4's are a sixth of a block's largest, over that of the whole matrix / 2688, and
+        elements are multiplied by the inverse of both as f32 has it.
 
     Raises
     ------
@@ -89,7 +93,8 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     xp = _library(x, "x")
     if len(x.shape) != 2 or x.shape[1] % found.packed:
         raise ArgumentError(
-            f"x has shape {tuple(x.shape)}; legal: (rows, K)" + (", K even" if found.packed > 1 else ""),
+            f"x has shape {tuple(x.shape)}; legal: (rows, K){', K even' if found.packed > 1 else ''}; nearest: "
+            + ("K + 1, with zeros" if len(x.shape) == 2 else "x reshaped to two dimensions"),
             code="TK-SCALE-005",
         )
     if xp.__name__ == "cupy" and found.name != "mxfp4":
@@ -114,9 +119,14 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
         if scale is None:
             scale = float(most.max()) / (_LARGEST["e4m3"] * 6) if 0 not in x.shape else 1.0
         overall = scale if 0 < scale < float("inf") else 1.0
-        scales = _cast(xp, xp.clip(most / np.float32(6 * overall), 0, _LARGEST["e4m3"]), E4M3)
+        largest = np.float32(6) * np.float32(overall)  # as kernels compute it
+        scales = _cast(xp, xp.clip(most / largest, 0, _LARGEST["e4m3"]), E4M3)
         factors = dequantise(scales) * np.float32(overall)
-    divided = padded / xp.where(factors == 0, xp.ones_like(factors), factors)[:, :, None]
+    ones = xp.ones_like(factors)
+    if found.scale is UE8M0:
+        divided = padded / xp.where(factors == 0, ones, factors)[:, :, None]
+    else:  # one division a block, as kernels do
+        divided = padded * (ones / xp.where(factors < _NORMAL, ones, factors))[:, :, None]
     divided = divided.reshape((rows, blocks * found.block))[:, :k]
     if found.packed == 1:
         limit = _LARGEST[element]

@@ -26,7 +26,7 @@ _compiler: Any = torch.compiler
 _ops: Any = torch.ops.tilekit
 
 _NAMES = ("bias", "scale", "activation", "out_dtype", "residual", "beta")
-_QUANTISED_NAMES = ("out_dtype", "bias", "scale", "activation", "out_scale")
+_QUANTISED_NAMES = ("out_dtype", "bias", "scale", "activation", "out_scale", "scale_layout")
 
 
 def _named_type(what: Any) -> Any:
@@ -96,18 +96,20 @@ def scaled_matmul_quantised(
     activation: Activation | None = None,
     scale: float | torch.Tensor | None = None,
     out_scale: float | None = None,
+    scale_layout: str | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return values and scales of `scaled_matmul`'s result in a block-scaled format.
 
     Parameters
     ----------
-    a, b, scale_a, scale_b, out_dtype, bias, activation, scale, out_scale
+    a, b, scale_a, scale_b, out_dtype, bias, activation, scale, out_scale, scale_layout
         As for `tilekit.scaled_matmul` with ``out_dtype`` ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"``.
 
     Returns
     -------
     tuple of torch.Tensor
-        (M, N) of e4m3, or (M, N / 2) pairs of e2m1 as uint8; and (M, ⌈N / block⌉) scales.
+        (M, N) of e4m3, or (M, N / 2) pairs of e2m1 as uint8; and (M, ⌈N / block⌉) scales, or with
+        ``scale_layout="128x4"`` as `tilekit.lay_out_scales` returns them.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def scaled_matmul_quantised(
         scale = read_scale(scale)
     overload = "tensor_scale" if isinstance(scale, torch.Tensor) else "default"
     operator = getattr(_ops.scaled_matmul_quantised, overload)
-    more = (out_dtype, bias, scale, activation, None if out_scale is None else float(out_scale))
+    more = (out_dtype, bias, scale, activation, None if out_scale is None else float(out_scale), scale_layout)
     found: tuple[torch.Tensor, torch.Tensor] = operator(a, b, scale_a, scale_b, *more)
     return found
 
@@ -203,7 +205,7 @@ _library = _registry.Library("tilekit", "FRAGMENT")
 def _register() -> None:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
     rest = "str? activation=None, ScalarType? out_dtype=None, Tensor? residual=None, float beta=1.0"
-    quantised = "str? activation=None, float? out_scale=None"
+    quantised = "str? activation=None, float? out_scale=None, str? scale_layout=None"
     for overload, scale in (
         ("", "Tensor? bias=None, float? scale=None"),
         (".tensor_scale", "Tensor? bias, Tensor scale"),

@@ -128,7 +128,8 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.ndarray, module.entered = FakeCupyArray, []
 
     def empty(shape: tuple[int, ...], dtype: Any) -> FakeCupyArray:
-        if np.dtype(dtype).itemsize == 1:
+        kind = np.dtype(dtype)
+        if kind.itemsize == 1 and kind.type.__module__ != "numpy":
             raise TypeError("Unsupported dtype")
         return FakeCupyArray(0xA000, np.empty(shape, dtype))
 

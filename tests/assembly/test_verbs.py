@@ -30,6 +30,7 @@ VENDOR = {
     "epilogue/dsmem_reduction.py",
     "epilogue/heads.py",
     "epilogue/quantised.py",
+    "epilogue/row_images.py",
     "epilogue/source_ring.py",
     "epilogue/staged.py",
     "epilogue/subtiles.py",

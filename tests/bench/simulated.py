@@ -13,6 +13,7 @@ from tilekit.bench.entrants import OURS, Entrant
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import weights_of
 from tilekit.bench.matmul import Case, Result
+from tilekit.bench.scaled import LaidOut
 from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import DType
 from tilekit.kernels.matmul.spec import Accumulation
@@ -60,6 +61,11 @@ class SimulatedMachine:
         self.spend(3e-6)
         (along_n, along_k), wide = scales.blocks, (a.astype(np.float32), b.astype(np.float32))
         out[...] = ((wide[0] * scales.a[:, along_k]) @ (wide[1] * scales.b[along_n][:, along_k].T)).astype(out.dtype)
+
+    def block_scaled(self, a: Any, b: Any, scales: LaidOut, out: Any) -> None:
+        self.spend(3e-6)
+        wide = [tilekit.dequantise(values, factors) for values, factors in scales.host]
+        out[...] = (wide[0] @ wide[1].T).astype(out.dtype)
 
     def finished(self, product: Any, fused: Fused) -> Any:
         values = product if fused.bias is None else product + fused.bias.astype(np.float32)

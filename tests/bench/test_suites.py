@@ -24,6 +24,7 @@ def test_the_suites_are_the_published_ones() -> None:
         "fp8": 7,
         "grouped": 3,
         "blockwise": 11,
+        "block-scaled": 16,
         "conv2d": 55,
         "conv2d-fused": 24,
         "attention": 14,
@@ -44,7 +45,7 @@ def test_every_case_is_told_apart_within_its_suite() -> None:
         assert len({(case.label, case.kind) for case in suite.cases}) == len(suite.cases)
         for case in suite.cases:
             if isinstance(case, MatmulWorkload):
-                assert case.a_dtype is (E4M3 if suite.name in ("fp8", "blockwise") else BF16)
+                assert case.a_dtype is (E4M3 if suite.name in ("fp8", "blockwise", "block-scaled") else BF16)
 
 
 def test_grouped_cases_have_whole_tiles_and_a_skewed_one_has_empty_groups() -> None:

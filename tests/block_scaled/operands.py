@@ -89,3 +89,14 @@ def laid_out(scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     r, k = np.indices(scales.shape)
     out[(r // 128 * along + k // 4) * 512 + r % 32 * 16 + r % 128 // 32 * 4 + k % 4] = scales.view(np.uint8)
     return out.view(scales.dtype)
+
+
+def without_numbers_behind(scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Scales as the tensor core reads them, no numbers for the rows that fill the last block of 128."""
+    rows, count = scales.shape
+    along = -(-count // 4)
+    found = laid_out(scales).view(np.uint8)
+    r, k = np.indices((-(-rows // 128) * 128, along * 4))
+    places = (r // 128 * along + k // 4) * 512 + r % 32 * 16 + r % 128 // 32 * 4 + k % 4
+    found[places[rows:].ravel()] = 255
+    return found.view(scales.dtype)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 import tilekit
+from benchmarks.family_lines import counted
 from tilekit.dtypes import BF16, E2M1X2, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
@@ -14,6 +16,8 @@ from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.picker import candidates
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_100A
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 SPECS = [
     BlockScaledSpec(scaled="mxfp8", a_dtype=E4M3, b_dtype=E5M2, functions=ElementwiseSpec(bias=F32, activation="gelu")),
@@ -44,6 +48,31 @@ def test_explain_says_what_is_swapped() -> None:
     assert "256-287     0-127  scales of a stage" in shown
     assert "8.39 MFLOP" in shown
     assert "4 x tcgen05.mma m256n128k64" in shown
+
+
+COUNTED = {
+    "scaled-matmul.md": (
+        ("block_scaled: payload, op, spec, entry", "registry entry are {} lines"),
+        ("block_scaled: reading a call", "reading a call is {} more"),
+        ("block_scaled: binding", "binding {},"),
+        ("block_scaled: the kernel that lays scales out", "lays scales out {}."),
+        ("block_scaled: quantised outputs", "a row of their own: {} lines"),
+    ),
+    "blockwise.md": (
+        ("blockwise: payload and factors, spec, entry", "spec and entry are {},"),
+        ("blockwise: accumulators with factors, reads ahead", "could use, {} more"),
+        ("blockwise: values in the stages", "come into stages {},"),
+        ("blockwise: reading a call", "reading a call {},"),
+        ("blockwise: binding", "binding {}."),
+    ),
+}
+
+
+@pytest.mark.parametrize("page", COUNTED)
+def test_pages_have_the_counted_lines(page: str) -> None:
+    """What the pages say of the families' lines is what the command counts."""
+    found, text = counted(), " ".join((DOCS / page).read_text("utf-8").split())
+    assert [words for name, words in COUNTED[page] if words.format(found[name]) not in text] == []
 
 
 def test_instructions_by_format() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from tests.block_scaled.operands import draw, laid_out
+from tests.block_scaled.operands import draw, laid_out, without_numbers_behind
 from tilekit.dtypes import BF16, E2M1X2, E4M3, F32
 from tilekit.emulator import EmulatorError
 from tilekit.epilogue.functions import ElementwiseSpec
@@ -93,19 +93,10 @@ def test_numbers_of_all_sizes(to: str) -> None:
         assert (codes(found)[:, 2:] < 255).all()
 
 
-def _without_numbers_behind(scales: Any) -> Any:
-    """Scales (rows, at most 4) as the tensor core reads them, NaN for the rows that fill the last block of 128."""
-    found = laid_out(scales).view(np.uint8)
-    r, k = np.indices((-(-len(scales) // 128) * 128, 4))
-    places = r // 128 * 512 + r % 32 * 16 + r % 128 // 32 * 4 + k
-    found[places[len(scales) :].ravel()] = 255
-    return found
-
-
 def test_what_lies_behind_the_last_column_counts_not() -> None:
     """Scales laid out with no numbers behind the last row leave the last block's scale alone."""
     p = draw("mxfp8", 40, 144, 64, seed=3)
-    found = tilekit.scaled_matmul(p.a, p.b, laid_out(p.scale_a), _without_numbers_behind(p.scale_b), out_dtype="mxfp8")
+    found = tilekit.scaled_matmul(p.a, p.b, laid_out(p.scale_a), without_numbers_behind(p.scale_b), out_dtype="mxfp8")
     check(found, p.exact.astype(np.float32), "mxfp8")
 
 
@@ -131,13 +122,51 @@ def test_outputs_and_what_is_beside_them(to: str) -> None:
     assert "swapped      QuantisedEpilogue" in kernel.explain()
 
 
-def test_the_next_product_takes_it() -> None:
+@pytest.mark.parametrize("to", KINDS)
+@pytest.mark.parametrize(("m", "n", "given"), [(130, 34, False), (257, 416, True), (128, 32, True)])
+def test_scales_laid_out(to: str, m: int, n: int, given: bool) -> None:
+    """They are what `lay_out_scales` makes of the others: zeros behind the last row and block, whatever was there.
+
+    The second CTA of the last pair has no rows.
+    """
+    p = draw("mxfp8", m, n, 64, seed=3, spread=True)
+    config = replace(PAIR, tile=(128, 256), output_buffers=1) if given else None
+    values, scales = tilekit.scaled_matmul(*p.call, out_dtype=to, config=config)
+    expected = tilekit.lay_out_scales(scales)
+    out = None
+    if given:
+        out = np.empty_like(values), np.full_like(expected.view(np.uint8), 0xFF).view(expected.dtype)
+        call = p.a, p.b, without_numbers_behind(p.scale_a), p.scale_b
+    found = tilekit.scaled_matmul(
+        *(call if given else p.call), out=out, out_dtype=to, config=config, scale_layout="128x4"
+    )
+    assert (found[1].shape, found[1].dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_array_equal(codes(found[1]), codes(expected))
+    np.testing.assert_array_equal(codes(found[0]), codes(values))
+    kernel = tilekit.scaled_kernel_for(*p.call, out_dtype=to, scale_layout="128x4")
+    bound = kernel.bind(p.a, p.b, laid_out(p.scale_a), laid_out(p.scale_b))
+    np.testing.assert_array_equal(codes(bound()[1]), codes(expected))
+
+
+@pytest.mark.parametrize("n", [64, 72])
+def test_values_leave_by_the_copy_engine(n: int) -> None:
+    """Where rows are multiples of 16 bytes; else threads store them."""
+    p = draw("mxfp4", 8, n, 64)
+    kernel = tilekit.scaled_kernel_for(*p.call, out_dtype="mxfp8")
+    assert ("cp.async.bulk.tensor.2d.global" in kernel.ptx) is (n == 64)
+    assert ("images of each warp's rows" in kernel.explain()) is (n == 64)
+    assert ("output.rows [4]" in kernel.explain()) is (n == 64)
+
+
+@pytest.mark.parametrize("layout", ["rows", "128x4"])
+def test_the_next_product_takes_it(layout: str) -> None:
     """A result is an operand of the next product as it is."""
     p = draw("mxfp8", 64, 96, 64, seed=5)
-    values, scales = tilekit.scaled_matmul(*p.call, out_dtype="mxfp8")
+    values, scales = tilekit.scaled_matmul(*p.call, out_dtype="mxfp8", scale_layout=layout)
     w = tilekit.quantise(np.eye(96, dtype=np.float32), "mxfp8")
     found = tilekit.scaled_matmul(values, w.values.T, scales, w.scales, out_dtype="f32")
-    np.testing.assert_array_equal(found, tilekit.dequantise(values, scales))
+    rows = tilekit.scaled_matmul(*p.call, out_dtype="mxfp8")[1]
+    np.testing.assert_array_equal(found, tilekit.dequantise(values, rows))
 
 
 @pytest.mark.parametrize("to", KINDS)
@@ -165,6 +194,22 @@ ONE = np.zeros((8, 32), ml_dtypes.float8_e4m3fn)
         (EVEN, {"out_dtype": "mxfp8", "out_scale": 2.0}, r"out_scale=2.0.*nvfp4.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "nvfp4", "out_scale": 0.0}, r"out_scale.*above 0.*TK-SCALE-006"),
         (EVEN, {"out_scale": 2.0}, r"out_scale=2.0.*TK-SCALE-006"),
+        (EVEN, {"scale_layout": "128x4"}, r"scale_layout='128x4' with out_dtype=None.*TK-SCALE-006"),
+        (EVEN, {"out_dtype": "mxfp8", "scale_layout": "4x128"}, r"'4x128'.*nearest.*'128x4'.*TK-SCALE-006"),
+        (
+            EVEN,
+            {"out_dtype": "mxfp8", "scale_layout": "128x4", "out": (ONE, np.zeros((8, 1), np.uint8))},
+            r"out\[1\].*\(1, 1, 32, 4, 4\).*TK-ARRAY-008",
+        ),
+        (
+            EVEN,
+            {
+                "out_dtype": "mxfp8",
+                "scale_layout": "128x4",
+                "out": (ONE, np.zeros((1, 1, 32, 4, 8), np.uint8)[..., ::2]),
+            },
+            r"out\[1\].*strides.*C order.*TK-SCALE-002",
+        ),
         (EVEN, {"out_dtype": "mxfp8", "out": ONE}, r"one array.*\(values, scales\).*TK-SCALE-006"),
         (EVEN, {"out": (ONE, ONE)}, r"tuple of 2.*mxfp8.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "mxfp8", "out": (ONE, np.zeros((8, 2), np.uint8))}, r"out\[1\].*TK-ARRAY-008"),
@@ -183,7 +228,7 @@ def test_refused(p: Any, keywords: dict[str, Any], message: str) -> None:
 def test_refused_with_scales_in_f32() -> None:
     """Products with f32 scales of blocks write floats."""
     a, scales = np.ones((8, 128), ml_dtypes.float8_e4m3fn), np.ones((8, 1), np.float32)
-    for keywords in ({"out_dtype": "mxfp8"}, {"out_scale": 2.0}):
+    for keywords in ({"out_dtype": "mxfp8"}, {"out_scale": 2.0}, {"scale_layout": "128x4"}):
         with pytest.raises(ArgumentError, match=r"with f32 scales of blocks.*TK-SCALE-006"):
             tilekit.scaled_matmul(a, a.T, scales, scales[:1], **keywords)
 
@@ -253,7 +298,7 @@ def test_no_defect_stays_unnoticed(to: str, part: int) -> None:
     """
     p = draw("mxfp8", 130, 254 if to == "nvfp4" else 240, 64, seed=11, spread=True)
     kernel = tilekit.scaled_kernel_for(*p.call, out_dtype=to, config=SINGLE)
-    scales = laid_out(p.scale_a), _without_numbers_behind(p.scale_b)
+    scales = laid_out(p.scale_a), without_numbers_behind(p.scale_b)
     right = [codes(one) for one in kernel.bind(p.a, p.b, *scales)()]
     every, survivors, tried = _mutants(kernel.ptx), [], 0
     assert len(every) >= part

@@ -56,6 +56,14 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "turned": (lambda: mm(A, B, scales(3, 40), SB), r"scale_a looks transposed: pass scale_a\.T"),
     "turned b": (lambda: mm(A, B, SA, SB.T), r"scale_b looks transposed: pass scale_b\.T.*TK-BLOCK-002"),
     "f16 scales": (lambda: mm(A, B, SA.astype(np.float16), SB), "scale_a is f16.*nearest: f32"),
+    "f64 scales": (lambda: mm(A, B, SA, SB.astype(np.float64)), "scale_b: given 'float64'; legal: f32.*TK-SCALE-001"),
+    "f64": (lambda: mm(A.astype(np.float64), B, SA, SB), "a: given 'float64'; legal: e4m3 or e5m2.*TK-SCALE-001"),
+    "gfx950": (lambda: mm(A, B, SA, SB, target="gfx950"), "for gfx950; nearest: ue8m0 scales of 32.*TK-API-005"),
+    "sm_120a": (
+        lambda: mm(A, B, SA, SB, target="sm_120a"),
+        "for sm_120a; nearest: tilekit.matmul with scale_a= of rows.*or tilekit.dequantise.*TK-API-005",
+    ),
+    "sm_80": (lambda: mm(A, B, SA, SB, target="sm_80"), "for sm_80; nearest: tilekit.dequantise.*TK-API-005"),
     "no scales of b": (lambda: mm(A, B, SA, None), "scale_b is None: pass both scales.*TK-BLOCK-002"),
     "backwards": (lambda: mm(A, B, SA[::-1], SB), r"scale_a has strides \(-3, 1\).*scale_a\.copy\(\).*TK-BLOCK-003"),
     "overlap": (

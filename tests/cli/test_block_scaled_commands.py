@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import tilekit
+from tilekit.bench.scaled import ScaledWorkload
 
 ON = ("block_scaled", "--target", "sm_100a")
 SMALL = ("--m", 40, "--n", 72, "--k", 64)
@@ -18,6 +22,34 @@ def test_run(invoke: Any, kind: str) -> None:
     found = json.loads(invoke("run", *ON, *SMALL, "--dtype", kind, "--bias", "--json").stdout)
     assert found["right"]
     assert found["name"].startswith(f"scaled_matmul_{kind}_")
+
+
+@pytest.mark.parametrize("to", ["mxfp8", "mxfp4", "nvfp4"])
+def test_quantised_results(invoke: Any, to: str, tmp_path: Path) -> None:
+    """They are run and right, shown, and traced."""
+    words = (*ON, *SMALL, "--dtype", "mxfp4", "--out-dtype", to)
+    found = json.loads(invoke("run", *words, "--bias", "--activation", "relu", "--json").stdout)
+    assert found["right"]
+    assert found["kind"] == f"mxfp4→{to} +bias +relu"
+    assert found["name"].endswith(f"_to_{to}")
+    assert 0.01 < found["relative_error"] < 0.2
+    assert "swapped      QuantisedEpilogue" in invoke("dump", *words).stdout
+    traced = json.loads(invoke("trace", *words, "--out", tmp_path / "t.json", "--json").stdout)
+    assert traced["records"] > 0
+
+
+def test_a_wrong_quantised_result_is_seen() -> None:
+    """One element, or one scale, that is another."""
+    case = ScaledWorkload(40, 72, 64, out_scaled="mxfp8")
+    operands = case.operands(3)
+    a, b, keywords = case.call(operands)
+    values, scales = tilekit.scaled_matmul(a, b, out_dtype="mxfp8", **keywords)
+    assert case.accuracy(operands, tilekit.dequantise(values, scales)).right
+    scales.view(np.uint8)[3, 1] += 1
+    assert not case.accuracy(operands, tilekit.dequantise(values, scales)).right
+    scales.view(np.uint8)[3, 1] -= 1
+    values[7, 9] = -values[7, 9]
+    assert not case.accuracy(operands, tilekit.dequantise(values, scales)).right
 
 
 def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
@@ -36,7 +68,13 @@ def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
         (("run", *ON, "--b-major", "mn"), "--b-major"),
         (("run", *ON, "--batch", 2), "--batch"),
         (("run", "block_scaled"), "built for sm_100a"),
-        (("bench", "block_scaled"), "run, dumped and traced"),
+        (("run", *ON, "--out-dtype", "mxfp6"), "--out-dtype"),
+        (("run", "matmul", "--out-dtype", "mxfp8"), "--out-dtype"),
+        (("bench", "block_scaled", "--out-dtype", "mxfp8"), "--out-dtype"),
+        (("bench", "block_scaled", "--dtype", "e4m3"), "mxfp8, mxfp4, nvfp4"),
+        (("bench", "block_scaled", "--dtype", "nvfp4", "--shape", "64x64x63"), "nearest legal: 64"),
+        (("bench", "block_scaled", "--shape", "2x64x64x64"), "no batches"),
+        (("bench", "block_scaled", "--accumulation", "promoted"), "--accumulation"),
     ],
 )
 def test_refused(invoke: Any, arguments: tuple[Any, ...], message: str) -> None:

@@ -100,7 +100,7 @@ def test_the_emulators_options_are_passed_on() -> None:
     [
         ((tk.Input("x", tk.F32, "m"),), "at least one Output"),
         ((*ADD, tk.Input("x", tk.F32, "m")), "given 'x'; legal: each name once"),
-        ((*ADD, tk.Output("z", tk.F32, "j")), "z's shape: given 'j'; legal: letters of inputs, not 'j'"),
+        ((*ADD, tk.Output("z", tk.F32, "j")), "z's shape: given 'j'; legal: letters of inputs, not 'j'; or own='j'"),
         (
             (tk.Input("x", tk.F32, "bmk"), tk.Output("y", tk.F32, "lmk")),
             "y's shape: given 'lmk'; legal: 'b'",

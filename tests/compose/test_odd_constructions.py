@@ -92,6 +92,13 @@ def _direct(m: Bench) -> dict[str, Any]:
     return {**given, "batched": False, "source": "c", "transposed": False, "wide": False}
 
 
+def _quantised(m: Bench) -> dict[str, Any]:
+    layout = tk.Tcgen05(m.a, tk.OperandTile("b", tk.BF16, 128, "k"), group=1).layout
+    whole = m.w.constant(tk.registers.F32, 1.0)
+    given = {"layout": layout, "functions": m.plain, "scaled": "nvfp4", "rows": m.k, "columns": m.k, "whole": whole}
+    return {**given, "role": MMA, "buffers": 2, "scale_layout": "128x4"}
+
+
 def _memory(m: Bench) -> dict[str, Any]:
     return {"capacity": 512, "allocates": ONE, "others": (MMA,), "cluster": m.cluster, "barrier": 5}
 
@@ -256,6 +263,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "Fused": lambda m: {"function": lambda w, x: x, "source": None, "row_sums": None},
     "RowSums": lambda m: {"name": "sums", "layout": m.layout, "raster": m.raster, "combine": "max"},
     "StagedEpilogue": _store,
+    "QuantisedEpilogue": _quantised,
     "SourceRing": _source,
     "SplitKReduction": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1, "shares": "f32"},
     "Fixup": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1},
@@ -327,10 +335,11 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "Written": _written,
     "RegisterLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
     "Input": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mk"},
-    "Output": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mn"},
+    "Output": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mn", "own": ""},
 }
 TARGETS = {
     **dict.fromkeys(("Tcgen05", "TensorMemory", "TensorAccumulators", "ClcScheduler"), "sm_100a"),
+    "QuantisedEpilogue": "sm_100a",
     **dict.fromkeys(("TensorScores", "TensorWeighted", "AttentionTensors", "RowExchange"), "sm_100a"),
     **dict.fromkeys(("TensorHeadEpilogue", "TensorSharedHeadEpilogue"), "sm_100a"),
     **dict.fromkeys(("Mfma", "BufferLoader", "BufferToLdsLoader", "SingleCounterSync"), "gfx950"),

@@ -18,6 +18,7 @@ from .attention import AttentionCase
 from .conv2d import ConvCase
 from .launches import Arguments, Case
 from .mutation import Mutation
+from .scaled import ScaledCase
 from .third_party import ThirdParty
 
 ORDERS = (("adversarial", 0), ("random", 1), ("fair", 0), ("adversarial", 2), ("random", 3))
@@ -55,11 +56,11 @@ class Verdict:
 
 
 def judge(
-    case: Case | ConvCase | AttentionCase | ThirdParty,
+    case: Case | ConvCase | AttentionCase | ScaledCase | ThirdParty,
     mutation: Mutation,
     change: Callable[[Arguments], Arguments] | None = None,
 ) -> Verdict:
-    """Run a mutation of `case` until something is reported; of a convolution, until the result is wrong.
+    """Run a mutation of `case` until something is reported; of a convolution, and of scales, until a result is wrong.
 
     Raises
     ------
@@ -83,7 +84,7 @@ def judge(
             return Verdict(mutation, found[0].kind, "\n".join(map(str, found)), label)
         if not right and not wrong:
             wrong = label
-            if isinstance(case, ConvCase):  # a wrong pixel is one under every schedule
+            if isinstance(case, ConvCase | ScaledCase):  # a wrong pixel, or scale, is one under every schedule
                 break
     return Verdict(mutation, WRONG_RESULT if wrong else NOT_CAUGHT, "", wrong)
 

@@ -80,6 +80,12 @@ def test_quantised_results(to: str) -> None:
     with FakeTensorMode() as mode:
         fake = quantised(*(mode.from_tensor(one) for one in given), to)
     assert [(one.shape, one.dtype) for one in fake] == [(one.shape, one.dtype) for one in found]
+    values, scales = torch.compile(
+        lambda *t: quantised(*t, to, bias=bias, scale_layout="128x4", **more), fullgraph=True, backend="aot_eager"
+    )(*given)
+    torch.testing.assert_close(values.view(torch.uint8), found[0].view(torch.uint8), rtol=0, atol=0)
+    laid = tilekit.lay_out_scales(found[1])
+    torch.testing.assert_close(scales.view(torch.uint8), laid.view(torch.uint8), rtol=0, atol=0)
     with pytest.raises(ArgumentError, match="TK-SCALE-006"):
         quantised(*given, "mxfp6")
     with pytest.raises(ArgumentError, match=r"bias requires a gradient.*TK-TORCH-001"):

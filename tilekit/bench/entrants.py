@@ -15,6 +15,7 @@ from tilekit.bench.conv2d import Filtered, images
 from tilekit.bench.conv2d_gradients import Gradient
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
+from tilekit.bench.scaled import LaidOut
 from tilekit.bench.workload import Fused
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.spec import Precision
@@ -84,6 +85,9 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         bounds = {"counts" if groups.counted else "ends": groups.bounds}
         tilekit.grouped_matmul(a, b, scale_a=groups.scales.a, scale_b=groups.scales.b, out=out, **bounds)
 
+    def block_scaled(a: Any, b: Any, scales: LaidOut, out: Any) -> None:
+        tilekit.scaled_matmul(a, b, scales.a, scales.b, out=out)
+
     def conv2d(x: Any, w: Any, filtered: Filtered, out: Any) -> None:
         tilekit.conv2d(images(x), images(w), out=images(out), **filtered.how)
 
@@ -121,6 +125,7 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         Entrant(OURS, conv2d_gradient, "conv2d_gradient", prepare=forget, collect=collect_gradient),
         Entrant(OURS, blockwise, "blockwise"),
         Entrant(OURS, grouped_blockwise, "grouped_blockwise"),
+        Entrant(OURS, block_scaled, "block_scaled"),
         Entrant(OURS, attention, "attention"),
     ]
 
@@ -138,12 +143,16 @@ def library_entrants(machine: Machine) -> list[Entrant]:
     def blockwise(a: Any, b: Any, scales: Scales, out: Any) -> None:
         machine.blockwise(a, b, scales, out)
 
+    def block_scaled(a: Any, b: Any, scales: LaidOut, out: Any) -> None:
+        machine.block_scaled(a, b, scales, out)
+
     name = f"cuBLAS ({machine.library.split()[0]})"
     return [
         Entrant(name, machine.matmul),
         Entrant(name, machine.fused, "fused_matmul"),
         Entrant(name, grouped, "grouped_matmul"),
         Entrant(name, blockwise, "blockwise"),
+        Entrant(name, block_scaled, "block_scaled"),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilekit.bench.blockwise import Scales
+from tilekit.bench.scaled import LaidOut
 from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import S8, DType
 from tilekit.errors import ArgumentError, DriverError
@@ -68,6 +69,10 @@ class Machine(Protocol):
 
     def blockwise(self, a: Any, b: Any, scales: Scales, out: Any) -> None:
         """Compute the library's own product of 8-bit operands with scales of blocks into ``out``."""
+        ...
+
+    def block_scaled(self, a: Any, b: Any, scales: LaidOut, out: Any) -> None:
+        """Compute the library's own product of operands in a block-scaled format into ``out``."""
         ...
 
     def finished(self, product: Any, fused: Fused) -> Any:
@@ -207,6 +212,15 @@ class TorchMachine:
         # As its ScaledBlas.cpp wants them: (M, K/128) with rows behind each other, and (K/128, N/128) with columns.
         self.torch._scaled_mm(a, b, scales.a, scales.b.mT, out_dtype=out.dtype, out=out)
 
+    def block_scaled(self, a: Any, b: Any, scales: LaidOut, out: Any) -> None:
+        # It tells the format from types, and takes scales as they are laid out, flat; bytes are pairs of e2m1.
+        torch = self.torch
+        if a.dtype == torch.uint8:
+            a, b = a.view(torch.float4_e2m1fn_x2), b.view(torch.float4_e2m1fn_x2)
+        kind = torch.float8_e8m0fnu if scales.a.dtype == torch.uint8 else scales.a.dtype
+        flat = (one.view(kind).flatten() for one in (scales.a, scales.b))
+        torch._scaled_mm(a, b, *flat, out_dtype=out.dtype, out=out)
+
     def finished(self, product: Any, fused: Fused) -> Any:
         if fused.bias is not None:
             product = product + fused.bias.float()
@@ -311,6 +325,9 @@ class CupyMachine:
 
     def blockwise(self, a: Any, b: Any, scales: Scales, out: Any) -> None:
         raise ArgumentError("CuPy has no product with scales of blocks; take torch", code="TK-BENCH-001")
+
+    def block_scaled(self, a: Any, b: Any, scales: LaidOut, out: Any) -> None:
+        raise ArgumentError("CuPy has no product of block-scaled operands; take torch", code="TK-BENCH-001")
 
     def finished(self, product: Any, fused: Fused) -> Any:
         values = self.cupy.asnumpy(product)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of
-from tilekit.dtypes import BF16, U8, UE8M0
+from tilekit.dtypes import BF16, E4M3, F32, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
 from tilekit.targets import ChipName
@@ -58,9 +58,14 @@ class ScaledWorkload(MatmulWorkload):
     ----------
     scaled
         The format, with e4m3 elements for MXFP8.
+    out_scaled
+        Format of a result that is quantised; None for one of `out_dtype`.
     """
 
+    a_dtype: DType = E4M3
+    b_dtype: DType = E4M3
     scaled: str = "mxfp8"
+    out_scaled: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,19 +73,25 @@ class ScaledWorkload(MatmulWorkload):
             raise ArgumentError.of(
                 "k", self.k, legal=f"even for {self.scaled}", nearest=self.k + 1, code="TK-BENCH-001"
             )
+        if self.batch is not None:
+            legal = "none: block_scaled has no batches"
+            raise ArgumentError.of("--batch", self.batch, legal=legal, code="TK-BENCH-001")
 
     @classmethod
-    def like(cls, plain: MatmulWorkload, scaled: str) -> ScaledWorkload:
-        """The same product in a format; bf16 out by default."""
+    def like(cls, plain: MatmulWorkload, scaled: str, out_scaled: str | None = None) -> ScaledWorkload:
+        """The same product in a format; bf16 out by default, or quantised."""
         if scaled not in FORMATS:
             legal = ", ".join(FORMATS)
             raise ArgumentError.of("--dtype", scaled, legal=f"{legal} for block_scaled", nearest="mxfp8")
-        for name, given, usual in (("--a-major", plain.a_major, "k"), ("--b-major", plain.b_major, "k")):
-            if given != usual:
-                raise ArgumentError.of(name, given, legal="k: scaled along K", nearest=usual, code="TK-SCALE-003")
-        if plain.batch is not None:
-            raise ArgumentError.of("--batch", plain.batch, legal="none: block_scaled has no batches")
-        return cls(**{one.name: getattr(plain, one.name) for one in fields(plain)}, scaled=scaled)
+        for name, given in (("--a-major", plain.a_major), ("--b-major", plain.b_major)):
+            if given != "k":
+                raise ArgumentError.of(name, given, legal="k: scaled along K", nearest="k", code="TK-SCALE-003")
+        if plain.accumulation != "fast":
+            legal = "fast: scaled sums of block_scaled are the tensor core's"
+            raise ArgumentError.of("--accumulation", plain.accumulation, legal=legal, nearest="fast", code="TK-CLI-001")
+        return cls(
+            **{one.name: getattr(plain, one.name) for one in fields(plain)}, scaled=scaled, out_scaled=out_scaled
+        )
 
     @property
     def format(self) -> ScaleFormat:
@@ -91,12 +102,28 @@ class ScaledWorkload(MatmulWorkload):
     def kind(self) -> str:
         """The format, result and fused functions in a few words."""
         fused = "".join(f" +{name}" for name in ("bias" if self.bias else None, self.activation) if name)
-        return f"{self.scaled}→{self.out_dtype}{fused}"
+        return f"{self.scaled}→{self.asked}{fused}"
+
+    @property
+    def asked(self) -> DType | str:
+        """What a call is asked for."""
+        return self.out_scaled or self.out_dtype
 
     @property
     def family(self) -> str:
         """The kernel family that computes it."""
         return "block_scaled"
+
+    @property
+    def bits(self) -> int:
+        """Of an element of A."""
+        return 8 // self.format.packed
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands, their scales and the result."""
+        row = self.k // self.format.packed + -(-self.k // self.format.block)
+        return (self.m + self.n) * row + self.m * self.n * self.out_dtype.bytes
 
     @property
     def spec(self) -> Any:
@@ -107,13 +134,18 @@ class ScaledWorkload(MatmulWorkload):
         """What computes it on a chip, by default on the first that has such instructions."""
         a, b, _ = self.views
         _, _, keywords = self.call(Operands(a, b, np.zeros(self.n, np.float32) if self.bias else None))
-        keywords |= {"out_dtype": self.out_dtype, "target": target}
+        keywords |= {"out_dtype": self.asked, "target": target}
         return BlockScaledArguments.parse(a, b, memory=False, **keywords).spec
 
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
         """Return random operands on a machine, their scales, and an output: ``(a, b, scales, out)``."""
         import tilekit
 
+        if self.fused:
+            raise ArgumentError.of("bias", self.bias, legal="False: these are timed without", code="TK-BENCH-001")
+        if self.out_scaled is not None:
+            legal = "bf16, f16, f32, e4m3, e5m2: results that are quantised are run, and not timed"
+            raise ArgumentError.of("out_scaled", self.out_scaled, legal=legal, nearest="bf16", code="TK-BENCH-001")
         sides, laid, host = [], [], []
         for rows in (self.m, self.n):
             random = np.random.default_rng(next(seeds))
@@ -194,4 +226,21 @@ class ScaledWorkload(MatmulWorkload):
         expected: _Array = a @ b.T
         if operands.bias is not None:
             expected += operands.bias.astype(np.float64)
-        return accuracy_of(expected, np.abs(a) @ np.abs(b.T), out, BF16, self.out_dtype, self.activation)
+        sizes: _Array = np.abs(a) @ np.abs(b.T)
+        if self.out_scaled is None:
+            return accuracy_of(expected, sizes, out, BF16, self.out_dtype, self.activation)
+        return accuracy_of(expected, sizes, out, BF16, F32, self.activation, self._rounding)
+
+    def _rounding(self, exact: _Array) -> _Array:
+        """How far a quantised result may be from what it is made of: by its element, and by the smallest of its block.
+
+        A block's largest element may be above the type's largest, by up to a seventh, or a third of e2m1.
+        """
+        assert self.out_scaled is not None
+        found = FORMATS[self.out_scaled]
+        of_element, of_block = (0.125, 2.0**-18) if found.packed == 1 else (0.25, 0.0625)
+        rows, columns = exact.shape
+        padded: _Array = np.zeros((rows, -(-columns // found.block) * found.block))
+        padded[:, :columns] = np.abs(exact)
+        most = padded.reshape(rows, -1, found.block).max(-1)
+        return of_element * np.abs(exact) + of_block * np.repeat(most, found.block, 1)[:, :columns]

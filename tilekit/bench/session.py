@@ -11,8 +11,29 @@ from tilekit.bench.entrants import Entrant, library_entrants, load_peers, tileki
 from tilekit.bench.machine import Machine
 from tilekit.bench.record import Record
 from tilekit.bench.suites import SuiteCase
+from tilekit.errors import DriverError
+from tilekit.kernels.registry import families
+from tilekit.kernels.resolve import runs_text
+from tilekit.targets import TARGETS
 
-__all__ = ["gather", "measure_suite"]
+__all__ = ["gather", "measure_suite", "require_kernels", "why_not"]
+
+
+def why_not(machine: Machine, family: str) -> str | None:
+    """Why no kernel for workloads of a family runs on a machine; None where one does."""
+    entry = families().get(family.removeprefix("fused_"))
+    if entry is None or any(runs_text(TARGETS[name], machine.capability) for name in entry.targets):
+        return None
+    able = " or ".join(f"{name} ({TARGETS[name].product})" for name in entry.targets if TARGETS[name].isa == "ptx")
+    capability = ".".join(map(str, machine.capability))
+    return f"{family} needs a GPU that is {able}, and {machine.device} has compute capability {capability}"
+
+
+def require_kernels(machine: Machine, family: str) -> None:
+    """Raise `DriverError` (``TK-BENCH-002``) where no kernel for workloads of a family runs on a machine."""
+    why = why_not(machine, family)
+    if why is not None:
+        raise DriverError(why, code="TK-BENCH-002")
 
 
 def gather(machine: Machine, peers: Sequence[str], record: Record) -> list[Entrant]:
@@ -46,6 +67,8 @@ def measure_suite(
 ) -> None:
     """Measure cases of suites into a record, each as it is done, worst first in the end.
 
+    Cases of families that the machine's chip has no kernels of are left out with a note.
+
     Parameters
     ----------
     cases : sequence of SuiteCase
@@ -58,7 +81,20 @@ def measure_suite(
         After this time no further case is begun.
     progress : callable, optional
         Called with each case when the record has it.
+
+    Raises
+    ------
+    DriverError
+        ``TK-BENCH-002`` where no case is left.
     """
+    reasons = {case.workload.family: why_not(machine, case.workload.family) for case in cases}
+    for family, why in reasons.items():
+        if why is not None:
+            count = sum(case.workload.family == family for case in cases)
+            record.notes.append(f"{count} of {len(cases)} case(s) left out: {why}")
+    if reasons and None not in reasons.values():
+        require_kernels(machine, next(iter(reasons)))
+    cases = [case for case in cases if reasons[case.workload.family] is None]
 
     def done(case: matmul.Case) -> None:
         record.cases.append(case)

@@ -12,6 +12,7 @@ from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.grouped import GroupedWorkload
 from tilekit.bench.layers import FUSED_LAYERS, GRADIENTS, LAYERS
+from tilekit.bench.scaled import ScaledWorkload
 from tilekit.bench.workload import MatmulWorkload, Workload
 from tilekit.dtypes import E4M3
 from tilekit.errors import ArgumentError
@@ -105,6 +106,13 @@ def _scaled_groups(tiles: Sequence[int], n: int, k: int) -> tuple[Workload, ...]
     return (GroupedBlockwiseWorkload(tuple(128 * count for count in tiles), n, k),)
 
 
+def _block_scaled(*formats: str) -> tuple[Workload, ...]:
+    """The products that 8-bit operands are published for, and the one that vLLM reports of four bits."""
+    return tuple(
+        ScaledWorkload(*shape, scaled=name) for name in formats for shape in (*_EIGHT_BIT, (16384, 6144, 4096))
+    )
+
+
 def _heads(*shapes: str) -> tuple[Workload, ...]:
     return tuple(map(AttentionWorkload.parse, shapes))
 
@@ -164,6 +172,7 @@ _ALL: Final = (
         geomean=1.15,
         worst=1.03,
     ),
+    Suite("block-scaled", "MXFP8 and NVFP4, into bf16", _block_scaled("mxfp8", "nvfp4"), geomean=1.0, worst=0.95),
     Suite("conv2d", "layers of ResNet-50, a UNet, a VAE decoder and ConvNeXt", LAYERS, geomean=1.05, worst=0.95),
     Suite(
         "conv2d-fused", "some of them with bias and relu, and with a residual", FUSED_LAYERS, geomean=1.05, worst=0.95

@@ -442,14 +442,25 @@ class MatmulWorkload:
 
 
 def accuracy_of(
-    expected: _Array, magnitudes: _Array, out: _Array, operand: DType, result: DType, activation: str | None
+    expected: _Array,
+    magnitudes: _Array,
+    out: _Array,
+    operand: DType,
+    result: DType,
+    activation: str | None,
+    rounding: Callable[[_Array], _Array] | None = None,
 ) -> Accuracy:
-    """Compare an answer with sums in float64, each element against the error that its terms' magnitudes allow."""
+    """Compare an answer with sums in float64, each element against the error that its terms' magnitudes allow.
+
+    `rounding` says what quantising them may add.
+    """
     limit = magnitudes * (_WHOLE_SUM if operand is S8 else _ACCUMULATION[operand.bits])
     if activation is not None:
         limit = 1.2 * limit + _ACTIVATION_ERROR * np.abs(expected)
         expected = activated(expected, activation)
     limit = limit + result.epsilon * np.abs(expected) + 1e-30
+    if rounding is not None:
+        limit += rounding(expected)
     if result is S32:
         limit = np.full_like(limit, 0.5)
     else:  # below the normal numbers, which of 8-bit floats end early, rounding no longer shrinks with the element

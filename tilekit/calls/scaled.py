@@ -43,6 +43,9 @@ def scaled_matmul(
         As for `matmul`; the result is bf16 by default. NVFP4's second scale, of a whole tensor, is a `scale`.
         With an `out_dtype` ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"`` (sm_100a) the result is a tuple, as `quantise` makes
         it of what f32 would be: values, and scales (M, N / block), rounded up; and `out`, if given, is such a tuple.
+    scale_layout
+        Of the scales of such a result: ``"128x4"`` has them as `lay_out_scales` returns them, for a product that takes
+        them as they are; by default ``"rows"``, a matrix.
     out_scale
         Of an NVFP4 result: what its values and scales are multiplied by besides; 1 by default.
     target

@@ -44,8 +44,9 @@ def bench(
         typer.Option(
             metavar="NAME",
             help="Time a fixed list of cases instead of shapes, of whatever families: squares-large, squares-small, "
-            "decode, prefill-small, prefill, odd, fp8, grouped, conv2d, attention, attention-decode, or all; several "
-            "with commas. Or random, or conv2d-random: cases drawn by --seed.",
+            "decode, prefill-small, prefill, odd, fp8, grouped, blockwise, block-scaled, conv2d, conv2d-fused, "
+            "conv2d-gradients, attention, attention-decode, or all; several with commas. Or random, or "
+            "conv2d-random: cases drawn by --seed.",
         ),
     ] = None,
     sample: Annotated[
@@ -226,10 +227,11 @@ def _run_shapes(
     from tilekit.bench.host import measure_host
     from tilekit.bench.machine import require_machine
     from tilekit.bench.record import Record, facts
-    from tilekit.bench.session import gather
+    from tilekit.bench.session import gather, require_kernels
 
     like.spec  # noqa: B018  refuses types that no kernel takes
     machine = require_machine()
+    require_kernels(machine, like.family)
     machine.accumulation = like.accumulation
     record = Record(facts(machine))
     if host:

@@ -23,7 +23,8 @@ Dtype = Annotated[
     str,
     typer.Option(
         help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; "
-        "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa."
+        "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8 (the "
+        "default), mxfp4 or nvfp4."
     ),
 ]
 FamilyDtype = Annotated[
@@ -38,7 +39,7 @@ OutDtype = Annotated[
     str | None,
     typer.Option(
         help="Result type: bf16, f16, f32, e4m3, e5m2; of int8 int32, bf16, f16 or f32. Default: the operands', bf16 "
-        "for 8-bit floats, int32 for int8."
+        "for 8-bit floats, int32 for int8. Of block_scaled also mxfp8, mxfp4 or nvfp4, scales made by the kernel."
     ),
 ]
 AMajor = Annotated[str, typer.Option(help="Contiguous dimension of A: k, or mn for a transposed A.")]

@@ -180,16 +180,19 @@ def described(
 
 
 def _product(family: Family, call: CallOptions, batch: int | None) -> MatmulWorkload:
+    from tilekit.tile_op.block_scaled import FORMATS
+
     scaled = is_block_scaled(family)
     dtype = ("e4m3" if scaled else call.dtype) or "bf16"
     n, k = (
         given if given is not None else usual for given, usual in zip((call.n, call.k), call.usual[1:], strict=True)
     )
+    to = call.out_dtype if scaled and call.out_dtype in FORMATS else None
     plain = workload_of(
         (rows_of(family, call.m, call.usual[0]), n, k),
         batch,
         dtype,
-        call.out_dtype,
+        call.out_dtype if to is None else None,
         call.a_major,
         call.b_major,
         call.bias,
@@ -203,7 +206,7 @@ def _product(family: Family, call: CallOptions, batch: int | None) -> MatmulWork
         return plain
     from tilekit.bench.scaled import ScaledWorkload
 
-    return ScaledWorkload.like(plain, call.dtype or "mxfp8")
+    return ScaledWorkload.like(plain, call.dtype or "mxfp8", to)
 
 
 _OF_HEADS = ("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap")
@@ -301,7 +304,10 @@ def like_of(
     if attends(family):
         return attention_like(dtype, out_dtype, a_major, b_major, accumulation)
     if is_block_scaled(family):
-        refuse("KERNEL", family.name, "a product or conv2d: this family is run, dumped and traced", "matmul")
+        from tilekit.bench.scaled import ScaledWorkload
+
+        plain = workload_of((1, 1, 2), None, "e4m3", out_dtype, a_major, b_major, accumulation=accumulation)
+        return ScaledWorkload.like(plain, "mxfp8" if dtype == "bf16" else dtype)
     if takes_images(family):
         for option, major in (("--a-major", a_major), ("--b-major", b_major)):
             if major != "k":
@@ -353,11 +359,6 @@ def tuned_like(
     from tilekit.bench.grouped import GroupedWorkload
     from tilekit.kernels.grouped.arguments import GroupedArguments
 
-    if is_block_scaled(family):
-        from tilekit.bench.scaled import ScaledWorkload
-
-        plain = workload_of((1, 1, 2), None, "e4m3", out_dtype, a_major, b_major, accumulation=accumulation)
-        return ScaledWorkload.like(plain, "mxfp8" if dtype == "bf16" else dtype)
     if not issubclass(family.arguments, GroupedArguments):
         return like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, accumulation=accumulation)
@@ -488,7 +489,15 @@ def call_of(
     a, b, out = workload.views
     bias = np.zeros(out.shape[-1], np.float32) if workload.bias else None
     a, b, keywords = workload.call(Operands(a, b, bias, out if workload.residual else None))
-    return a, b, keywords | {"out": out, "config": config, "target": target}
+    result = {"out": out} if (to := quantised_to(workload)) is None else {"out_dtype": to}
+    return a, b, keywords | result | {"config": config, "target": target}
+
+
+def quantised_to(workload: MatmulWorkload | ConvWorkload | AttentionWorkload) -> str | None:
+    """The format of a result that is quantised, whose call returns values and scales."""
+    from tilekit.bench.scaled import ScaledWorkload
+
+    return workload.out_scaled if isinstance(workload, ScaledWorkload) else None
 
 
 def functions_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload) -> tuple[Any, Any]:

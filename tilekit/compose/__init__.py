@@ -33,6 +33,7 @@ from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.fusion import Fused, Fusion
 from tilekit.epilogue.heads import HeadEpilogue, LogSums
+from tilekit.epilogue.quantised import QuantisedEpilogue
 from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.shared_heads import SharedHeadEpilogue
 from tilekit.epilogue.source_ring import SourceRing
@@ -174,6 +175,7 @@ __all__ = [
     "PortableChoice",
     "ProducerSync",
     "PromotedAccumulators",
+    "QuantisedEpilogue",
     "RasterOrder",
     "Reduction",
     "RegisterAccumulators",

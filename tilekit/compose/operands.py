@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place, view_of
@@ -56,8 +56,23 @@ class Input(Operand):
     """An array that the kernel reads."""
 
 
+@dataclass(frozen=True)
 class Output(Operand):
-    """An array that the kernel writes; made where the caller gives none."""
+    """An array that the kernel writes; made where the caller gives none.
+
+    Attributes
+    ----------
+    own
+        Letters of its shape that no input has: then the caller gives it.
+    """
+
+    own: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.own, str) or set(self.own) - set(self.shape):
+            legal = f"letters of its shape, {self.shape!r}"
+            raise ArgumentError.of(f"{self.name}'s own", self.own, legal=legal, nearest="", code="TK-COMP-001")
 
 
 @dataclass(frozen=True)
@@ -127,10 +142,9 @@ def check_operands(operands: Sequence[Operand]) -> tuple[Operand, ...]:
     if not outputs:
         raise ArgumentError.of("operands", names, legal="at least one Output", code="TK-COMP-001")
     for output in outputs:
-        for letter in set(output.shape) - known:
-            raise ArgumentError.of(
-                f"{output.name}'s shape", output.shape, legal=f"letters of inputs, not {letter!r}", code="TK-COMP-001"
-            )
+        for letter in set(output.shape) - known - set(output.own):
+            legal = f"letters of inputs, not {letter!r}; or own={letter!r}, of an output that callers give"
+            raise ArgumentError.of(f"{output.name}'s shape", output.shape, legal=legal, code="TK-COMP-001")
     return tuple(operands)
 
 
@@ -156,6 +170,16 @@ def read_arrays(kernel: str, operands: Sequence[Operand], arrays: Sequence[Any],
     for operand in operands:
         if not isinstance(operand, Output):
             continue
+        if operand.name in views:
+            own = zip(operand.shape, views[operand.name].shape, strict=False)
+            sizes |= {letter: extent for letter, extent in own if letter in operand.own and letter not in sizes}
+        missing = [letter for letter in operand.shape if letter not in sizes]
+        if missing:
+            raise ArgumentError(
+                f"{kernel}: {operand.name} is not given, and its extent {missing[0]} is its own; nearest: "
+                f"{operand.name}= an array of shape ({', '.join(operand.shape)})",
+                code="TK-COMP-002",
+            )
         shape = tuple(sizes[letter] for letter in operand.shape)
         if 0 in shape:
             letter = operand.shape[shape.index(0)]
@@ -167,7 +191,8 @@ def read_arrays(kernel: str, operands: Sequence[Operand], arrays: Sequence[Any],
             given[operand.name] = empty_like_library(inputs[0][1], shape, operand.dtype)
             views[operand.name] = view_of(given[operand.name], operand.name)
         _check_view(operand, views[operand.name], extents)
-        require_output(views[operand.name], shape, operand.dtype, inputs, operand.name)
+        output = replace(views[operand.name], dtype=operand.dtype)  # bytes are what the declaration says
+        require_output(output, shape, operand.dtype, inputs, operand.name)
         inputs.append((operand.name, views[operand.name]))  # outputs do not overlap each other either
     require_same_place(inputs)
     batch = next((letter for operand in operands if (letter := _batch(operand.shape))), "")

@@ -27,25 +27,38 @@ def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, vali
         w.isa.memory.store_global_b8(address=address, value=pack(low=value, high=0.0), valid=valid)
 
 
-def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
-    """Round f32 to `dtype` and store them together if `valid`: 2, 4, 8 or 16 bytes, aligned as all."""
+def pack_elements(w: Writer, dtype: DType, values: Sequence[Value]) -> list[Value]:
+    """Round f32 to `dtype` and pack them into words, the first lowest; what is too large becomes the largest number.
+
+    Two values of 8 bits are a pair of bytes, no word.
+    """
+    convert, join = w.isa.convert, w.isa.convert.join_bytes
     if dtype.bits == 32:
-        words = [value.retyped(B32) for value in values]
-    elif dtype.bits == 8:
-        pack = w.isa.convert.pack_e4m3 if dtype == E4M3 else w.isa.convert.pack_e5m2
-        pairs = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
-        if len(pairs) == 1:
-            w.isa.memory.store_global_b16(address=address, value=pairs[0], valid=valid)
-            return
-        join = w.isa.convert.join_bytes
-        words = [join(first=one, second=two) for one, two in zip(pairs[::2], pairs[1::2], strict=True)]
-    else:
-        pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
-        words = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
-    if len(words) == 1:
+        return [value.retyped(B32) for value in values]
+    if dtype.bits == 16:
+        pack = convert.pack_bf16 if dtype == BF16 else convert.pack_f16
+        return [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
+    pack = convert.pack_e4m3 if dtype == E4M3 else convert.pack_e5m2
+    pairs = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
+    if len(pairs) == 1:
+        return pairs
+    return [join(first=one, second=two) for one, two in zip(pairs[::2], pairs[1::2], strict=True)]
+
+
+def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
+    """Round f32 to `dtype` and store them together if `valid`: 1, 2, 4, 8 or 16 bytes, aligned as all."""
+    count = len(values) * dtype.bytes
+    if len(values) == 1:
+        store_element(w, dtype, address=address, value=values[0], valid=valid)
+        return
+    words = pack_elements(w, dtype, values)
+    if count == 2:
+        w.isa.memory.store_global_b16(address=address, value=words[0], valid=valid)
+        return
+    if count == 4:
         w.isa.memory.store_global_f32(address=address, value=words[0].retyped(FLOAT), valid=valid)
         return
-    store = w.isa.memory.store_global_b32x2 if len(words) == 2 else w.isa.memory.store_global_b32x4
+    store = w.isa.memory.store_global_b32x2 if count == 8 else w.isa.memory.store_global_b32x4
     store(address=address, values=RegisterTile(words), valid=valid)
 
 

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Literal
 
-from tilekit.assembly.fit import OWN_RULE, component
+from tilekit.assembly.fit import OWN_RULE, Count, component, illegal
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import F32, GMEM, S32, U32
 from tilekit.assembly.values import RegisterTile, Value
-from tilekit.assembly.writer import Writer
-from tilekit.dtypes import UE8M0, DType
+from tilekit.assembly.writer import Role, Writer, require_warpgroups
+from tilekit.dtypes import E2M1X2, E4M3, UE8M0, DType
+from tilekit.epilogue.elements import store_element
 from tilekit.epilogue.fusion import Fusion, require_fusion
+from tilekit.epilogue.row_images import SWIZZLES, Keep, RowImages
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
-from tilekit.tile_op.block_scaled import ScaleFormat
+from tilekit.tile_op.block_scaled import (
+    ATOM_BYTES,
+    ATOM_COLUMNS,
+    ATOM_ROWS,
+    ATOM_SCALES,
+    FORMATS,
+    ScaleFormat,
+)
 from tilekit.tile_op.tensor_accumulators import TensorConsumer
 from tilekit.tiles.tile import Tile
+
+ScaleLayout = Literal["rows", "128x4"]
+"""How scales of a result lie: as a matrix, or as the tensor core reads them."""
 
 AT_ONCE = 32
 """Columns that are read from tensor memory together: a block, or two."""
@@ -24,36 +39,51 @@ TOP = {"e4m3": 8, "e2m1x2": 2}
 NO_NUMBER = 255
 """The scale, and the exponent in an f32, of what is no number."""
 
+SMALLEST_NORMAL = 2.0**-126
+"""Of f32: smaller numbers have an inverse beyond the largest."""
+
+LANES = 32
+"""Rows of an atom of scales that lie one behind another, 16 bytes apart."""
+
+
+def element_of(found: ScaleFormat) -> DType:
+    """What a byte of a result in a format holds."""
+    return E4M3 if found.packed == 1 else E2M1X2
+
 
 @component
 class QuantisedEpilogue:
     """Every thread has a row of the tile in tensor memory, and so whole blocks of it, which it quantises and stores.
 
-    Elements come from registers in pieces of 16 bytes, or where the output does not allow that, byte by byte; of each
-    block's scale a byte.
+    Values, ``d``, leave through shared memory and the copy engine, or byte by byte from registers. Of scales,
+    ``out_scales``, a thread stores a byte a block, or where they are laid out a word for four.
 
     Parameters
     ----------
     w
-        The writer; addresses and row pitches of elements and scales become kernel parameters, and of a format whose
-        scales are no powers of two the scale of the whole.
+        The writer; addresses, the values' tensor map and pitches become kernel parameters.
     layout
-        How a warpgroup holds the accumulators.
+        How a warpgroup holds the accumulators: 128 rows, those of the tile.
     functions
         What is done with each element before.
     scaled
         The format.
-    out
-        What a byte of the output holds.
     rows, columns
         M and N.
-    wide
-        Whether address, pitch and rows of the output are multiples of 16 bytes.
+    whole
+        Of NVFP4, the scale of the whole, f32.
+    role
+        The role that stores, where values leave through shared memory: their rows are multiples of 16 bytes. None: from
+        registers.
+    buffers
+        Images in flight of each warp, up to 128 bytes of its rows.
+    scale_layout
+        ``"rows"``, or ``"128x4"``: atoms of 128 rows and 4 scales, zeros behind the last of either.
 
     Raises
     ------
     TraceError
-        ``TK-EPI-001`` for functions that do not fit.
+        ``TK-EPI-001`` for functions that do not fit, ``TK-PART-001`` for a layout without whole rows.
     """
 
     def __init__(
@@ -62,67 +92,187 @@ class QuantisedEpilogue:
         layout: AccumulatorLayout,
         functions: Annotated[Fusion, OWN_RULE],
         *,
-        scaled: ScaleFormat,
-        out: DType,
+        scaled: Literal["mxfp8", "mxfp4", "nvfp4"],
         rows: Value,
         columns: Value,
-        wide: bool,
+        whole: Value | None = None,
+        role: Role | None = None,
+        buffers: Count = 2,
+        scale_layout: ScaleLayout = "rows",
     ) -> None:
         require_fusion(functions, type(self).__name__, transposed=False, source=None)
-        self.layout, self.functions, self.scaled, self.out = layout, functions, scaled, out
-        self.rows, self.columns, self.wide = rows, columns, wide
-        self.address = w.parameter("d", GMEM, lambda call: call.address("d"))
-        self.pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
+        self.scaled = FORMATS[scaled]
+        if (whole is None) != (self.scaled.scale is UE8M0):
+            legal = "an f32 value of nvfp4" if whole is None else "None: of nvfp4 alone there is a scale of the whole"
+            raise illegal("QuantisedEpilogue", "whole", whole, legal)
+        self.laid_out, self.out = scale_layout == "128x4", element_of(self.scaled)
+        step = ATOM_SCALES * self.scaled.block if self.laid_out else AT_ONCE
+        step = max(step, SWIZZLES[-1] * self.out.packed if role is not None else 0)
+        if (layout.blocks, layout.rows, len(layout.parts)) != (1, ATOM_ROWS, 1) or layout.columns % step:
+            given = f"{layout.blocks} of {layout.rows} rows in {len(layout.parts)} parts, {layout.columns} columns"
+            legal = f"{ATOM_ROWS} rows of the tile, each a thread's, and columns in steps of {step}"
+            raise illegal("QuantisedEpilogue", "layout", given, legal)
+        self.layout, self.functions = layout, functions
+        self.rows, self.columns, self.whole = rows, columns, whole
+        self.images: RowImages | None = None
+        if role is not None:
+            require_warpgroups("QuantisedEpilogue", "role", role, layout.waves)
+            self.images = RowImages(w, out=self.out, columns=layout.columns, role=role, buffers=buffers)
+        else:
+            self.address = w.parameter("d", GMEM, lambda call: call.address("d"))
+            self.pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
         self.scales = w.parameter("out_scales", GMEM, lambda call: call.address("out_scales"))
-        self.scale_pitch = w.parameter("out_scale_pitch", U32, lambda call: call.number("out_scale_pitch"))
-        if scaled.scale is not UE8M0:
-            self.whole = w.parameter("out_scale", F32, lambda call: call.number("out_scale"))
-            self.largest = w.parameter("out_largest", F32, lambda call: call.number("out_largest"))
+        if not self.laid_out:
+            self.scale_pitch = w.parameter("out_scale_pitch", U32, lambda call: call.matrix("out_scales").row_pitch)
+
+    @staticmethod
+    def declared(layout: AccumulatorLayout, scaled: str, *, warps: int, buffers: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory that it takes where values leave through it."""
+        return RowImages.declared(element_of(FORMATS[scaled]), layout.columns, warps=warps, buffers=buffers)
 
     def prefetch(self, w: Writer) -> None:
-        """Nothing to prefetch: there is no tensor map."""
+        """Bring the output's tensor map close."""
+        if self.images is not None:
+            self.images.storer.prefetch(w)
 
     def initialise(self, w: Writer) -> None:
-        """Nothing to prepare: threads store for themselves."""
+        """Nothing to prepare: there are no barriers."""
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundQuantised:
         """Prepare a thread's row; once a role."""
         return BoundQuantised(w, self, group)
 
 
+class _FromRegisters:
+    """Values that threads store themselves, a byte at a time, those that the output has."""
+
+    def __init__(self, epilogue: QuantisedEpilogue, row: Value) -> None:
+        self._e, self._row = epilogue, row
+        self.columns = epilogue.layout.columns
+
+    @contextmanager
+    def piece(self, w: Writer, tile: Tile, index: int) -> Iterator[Keep]:
+        """What stores elements of the row from a column on."""
+        e = self._e
+        row, packed = tile.row + self._row, e.out.packed
+        inside = row < e.rows
+        line = e.address + w.widen_multiply(row, e.pitch)
+
+        def keep(left: int, values: Sequence[Value]) -> None:
+            start = line + w.widen_multiply((tile.column + left) // packed, 1)
+            for at in range(0, len(values), packed):
+                valid = inside & (tile.column + (left + at) < e.columns)
+                address = (start + at // packed).retyped(GMEM)
+                _store_byte(w, e.out, address, values[at : at + packed], valid)
+
+        yield keep
+
+    def finish(self, w: Writer) -> None:
+        """Nothing in flight: the stores are the threads' own."""
+
+
+def _store_byte(w: Writer, dtype: DType, address: Value, values: Sequence[Value], valid: Value) -> None:
+    """Round an f32 to 8 bits, or two to e2m1, and store the byte if `valid`."""
+    if dtype != E2M1X2:
+        store_element(w, dtype, address=address, value=values[0], valid=valid)
+        return
+    byte = w.ptx.quantise.pack_e2m1x4(first=values[0], second=values[1], third=0.0, fourth=0.0)
+    w.isa.memory.store_global_b8(address=address, value=byte, valid=valid)
+
+
+class _ScaleRows:
+    """Scales that lie as a matrix: a byte of each block that the output has."""
+
+    together = 1
+    """Scales that are kept at once."""
+
+    def __init__(self, epilogue: QuantisedEpilogue, row: Value) -> None:
+        self._e, self._row = epilogue, row
+
+    def at(self, w: Writer, tile: Tile) -> Keep:
+        """What keeps the scales of a tile's blocks, from a column of it on."""
+        e, size = self._e, self._e.scaled.block
+        row = tile.row + self._row
+        inside = row < e.rows
+        line = e.scales + w.widen_multiply(row, e.scale_pitch)
+
+        def keep(left: int, codes: Sequence[Value]) -> None:
+            for index, code in enumerate(codes):
+                column = tile.column + (left + index * size)
+                place = (line + w.widen_multiply(column // size, 1)).retyped(GMEM)
+                valid = inside & (column < e.columns)
+                w.isa.memory.store_global_b8(address=place, value=w.isa.convert.narrow_u16(wide=code), valid=valid)
+
+        return keep
+
+
+class _ScaleAtoms:
+    """Scales as the tensor core reads them: a word of four in an atom of 128 rows, zeros of rows that there are not."""
+
+    together = ATOM_SCALES
+
+    def __init__(self, epilogue: QuantisedEpilogue, row: Value) -> None:
+        self._e, self._row = epilogue, row
+        self._step = ATOM_SCALES * epilogue.scaled.block
+        self._along = (epilogue.columns + (self._step - 1)) // self._step
+        # Words of rows 32 apart lie side by side.
+        self._place = row % LANES * (ATOM_COLUMNS * ATOM_SCALES) + row // LANES * ATOM_SCALES
+
+    def at(self, w: Writer, tile: Tile) -> Keep:
+        """What keeps the scales of a tile's blocks, fours of them; its rows are those of an atom."""
+        e = self._e
+        inside, exists = tile.row + self._row < e.rows, tile.row < e.rows
+        line, first_atom = e.scales + w.widen_multiply(self._place, 1), tile.row // ATOM_ROWS * self._along
+
+        def keep(left: int, codes: Sequence[Value]) -> None:
+            for first in range(0, len(codes), ATOM_SCALES):
+                word = codes[first + ATOM_SCALES - 1]
+                for code in reversed(codes[first : first + ATOM_SCALES - 1]):
+                    word = (word << 8) | code
+                column = tile.column + (left + first * e.scaled.block)
+                place = line + w.widen_multiply(first_atom + column // self._step, ATOM_BYTES)
+                bits = w.isa.convert.bits_f32(whole=w.select(inside, word, 0).retyped(S32))
+                valid = exists & (column < e.columns)
+                w.isa.memory.store_global_f32(address=place.retyped(GMEM), value=bits, valid=valid)
+
+        return keep
+
+
 class BoundQuantised:
     """A `QuantisedEpilogue` in a role."""
 
     def __init__(self, w: Writer, epilogue: QuantisedEpilogue, group: Warpgroup) -> None:
-        self._e = epilogue
-        epilogue.functions.bind(w)
-        self._row = group.thread
+        self._e = e = epilogue
+        e.functions.bind(w)
+        self._way = _FromRegisters(e, group.thread) if e.images is None else e.images.bind(w, group)
+        self._largest = None if e.whole is None else e.whole * 6.0
+        self._scales = (_ScaleAtoms if e.laid_out else _ScaleRows)(e, group.thread)
 
     def store(self, w: Writer, accumulators: TensorConsumer, tile: Tile) -> None:
         """Quantise and store this thread's row of `tile`."""
-        e, size = self._e, self._e.scaled.block
-        row = tile.row + self._row
-        inside = row < e.rows
-        line = e.address + w.widen_multiply(row, e.pitch)
-        scales = e.scales + w.widen_multiply(row, e.scale_pitch)
-        for left in range(0, e.layout.columns, AT_ONCE):
-            sums = accumulators.row(w, left, AT_ONCE)
-            if left + AT_ONCE >= e.layout.columns:
-                accumulators.done(w)
-            column = tile.column + left
-            values = self._applied(w, sums, column, tile)
-            scaled: list[Value] = []
-            for first in range(0, AT_ONCE, size):
-                block = values[first : first + size]
-                code, divided = self._divided(w, block)
-                scaled += divided
-                place = (scales + w.widen_multiply((column + first) // size, 1)).retyped(GMEM)
-                valid = inside & (column + first < e.columns)
-                w.isa.memory.store_global_b8(address=place, value=code, valid=valid)
-            self._store(w, line, scaled, column, inside)
+        e, size, width = self._e, self._e.scaled.block, self._way.columns
+        keep_scales = self._scales.at(w, tile)
+        codes: list[Value] = []
+        for index, first in enumerate(range(0, e.layout.columns, width)):
+            with self._way.piece(w, tile, index) as keep:
+                for left in range(first, first + width, AT_ONCE):
+                    sums = accumulators.row(w, left, AT_ONCE)
+                    if left + AT_ONCE >= e.layout.columns:
+                        accumulators.done(w)
+                    values = self._applied(w, sums, tile.column + left, tile)
+                    scaled: list[Value] = []
+                    for block in range(0, AT_ONCE, size):
+                        code, divided = self._divided(w, values[block : block + size])
+                        scaled += divided
+                        codes.append(code)
+                    keep(left, scaled)
+                    if len(codes) >= self._scales.together:
+                        keep_scales(left + AT_ONCE - len(codes) * size, codes)
+                        codes = []
 
     def finish(self, w: Writer) -> None:
-        """Nothing in flight: the stores are the threads' own."""
+        """Wait for what the stores read."""
+        self._way.finish(w)
 
     def _applied(self, w: Writer, sums: RegisterTile, column: Value, tile: Tile) -> list[Value]:
         """What the functions make of sums from `column` on; zeros where the output has ended, whatever was summed."""
@@ -139,9 +289,9 @@ class BoundQuantised:
         most = w.constant(U32, 0)
         for value in block:
             most = w.ptx.quantise.larger_size(value=value, most=most)
-        if self._e.scaled.scale is UE8M0:
+        if self._largest is None:
             return self._power(w, most, block)
-        return self._quotient(w, most, block)
+        return self._quotient(w, most, block, self._largest)
 
     def _power(self, w: Writer, most: Value, block: list[Value]) -> tuple[Value, list[Value]]:
         """A power of two: that of the largest element, over that of the type's. Its inverse is exact."""
@@ -151,50 +301,20 @@ class BoundQuantised:
         code = w.select(exponent == NO_NUMBER, NO_NUMBER, code)
         inverse = w.select(code == NO_NUMBER, NO_NUMBER << 23 | 1 << 22, (254 - code) << 23)
         factor = w.isa.convert.bits_f32(whole=inverse.retyped(S32))
-        return w.isa.convert.narrow_u16(wide=code), [value * factor for value in block]
+        return code, [value * factor for value in block]
 
-    def _quotient(self, w: Writer, most: Value, block: list[Value]) -> tuple[Value, list[Value]]:
+    def _quotient(self, w: Writer, most: Value, block: list[Value], largest: Value) -> tuple[Value, list[Value]]:
         """e4m3: the largest element over the type's and the whole's scale; both are multiplied as f32."""
-        e, quantise, convert = self._e, w.ptx.quantise, w.isa.convert
+        quantise, convert = w.ptx.quantise, w.isa.convert
         size = convert.bits_f32(whole=most.retyped(S32))
-        code = convert.pack_e4m3(low=quantise.divide_nearest(a=size, b=e.largest), high=0.0)
-        half, _ = convert.widen_fp8x4(packed=convert.join_bytes(first=code, second=code), type="e4m3")
+        pair = convert.pack_e4m3(low=quantise.divide_nearest(a=size, b=largest), high=0.0)
+        code = convert.join_bytes(first=pair, second=convert.narrow_u16(wide=w.constant(U32, 0)))
+        half, _ = convert.widen_fp8x4(packed=code, type="e4m3")
         low, _ = convert.unpack(packed=half)
-        factor = convert.widen_f16(narrow=low) * e.whole
-        factor = w.select(factor == 0.0, 1.0, factor, F32)
-        return code, [quantise.divide_nearest(a=value, b=factor) for value in block]
-
-    def _store(self, w: Writer, line: Value, values: list[Value], column: Value, inside: Value) -> None:
-        """Pack elements from `column` on and store those that the output has."""
-        e = self._e
-        join = w.isa.convert.join_bytes
-        if e.out.packed == 2:
-            pack = w.ptx.quantise.pack_e2m1x4
-            halves = [
-                pack(first=a, second=b, third=c, fourth=d)
-                for a, b, c, d in zip(*(values[at::4] for at in range(4)), strict=True)
-            ]
-        else:
-            pack = w.isa.convert.pack_e4m3
-            halves = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
-        each = 2 * e.out.packed
-        start = line + w.widen_multiply(column // e.out.packed, 1)
-        if e.wide:
-            words = [join(first=low, second=high) for low, high in zip(halves[::2], halves[1::2], strict=True)]
-            for first in range(0, len(words), 4):
-                valid = inside & (column + 2 * first * each < e.columns)
-                w.isa.memory.store_global_b32x4(
-                    address=(start + 4 * first).retyped(GMEM),
-                    values=RegisterTile(words[first : first + 4]),
-                    valid=valid,
-                )
-            return
-        for index, half in enumerate(halves):
-            high = w.isa.convert.narrow_u16(wide=join(first=half, second=half).retyped(U32) >> 8)
-            for odd, byte in enumerate((half, high)):
-                at = 2 * index + odd
-                valid = inside & (column + at * e.out.packed < e.columns)
-                w.isa.memory.store_global_b8(address=(start + at).retyped(GMEM), value=byte, valid=valid)
+        factor = convert.widen_f16(narrow=low) * self._e.whole
+        factor = w.select(factor < SMALLEST_NORMAL, 1.0, factor, F32)
+        inverse = quantise.divide_nearest(a=w.constant(F32, 1.0), b=factor)
+        return code.retyped(U32), [value * inverse for value in block]
 
 
 __all__ = ["QuantisedEpilogue"]

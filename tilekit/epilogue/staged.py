@@ -13,7 +13,7 @@ from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
 from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
-from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan
+from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, AccumulatorTile, Warpgroup
@@ -231,20 +231,8 @@ class BoundStagedEpilogue:
         w.warp_sync()
 
     def _claim(self, w: Writer, index: int) -> None:
-        """Wait in the storing thread until the store that last used the buffer of piece `index` has read it.
-
-        Every tile starts with buffer 0 again, so where the pieces of a tile are no multiple of the buffers, the last
-        use of a tile's first buffers is not `buffers` stores ago. (With a constant wait a tile of one piece raced; the
-        emulator found it.)
-        """
-        e = self._e
-        pieces = self._pieces_per_tile
-        last_use = (
-            index - e._buffers
-            if index >= e._buffers
-            else (pieces - 1 - index) // e._buffers * e._buffers + index - pieces
-        )
-        w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
+        """Wait in the storing thread until the store that last used the buffer of piece `index` has read it."""
+        w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
 
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""

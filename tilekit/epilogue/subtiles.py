@@ -34,6 +34,19 @@ FRAGMENT_BYTES = FRAGMENT_ROWS * SUBTILE_ROW_BYTES
 """Bytes from a fragment to the next one of the warp, upright."""
 
 
+def stores_since(index: int, pieces: int, buffers: int) -> int:
+    """How many pieces have been stored since the buffer of piece `index` of a tile was last used.
+
+    Every tile starts with buffer 0 again, so where the pieces of a tile are no multiple of the buffers, the last
+    use of a tile's first buffers is not `buffers` stores ago. (With a constant wait a tile of one piece raced; the
+    emulator found it.)
+    """
+    if index >= buffers:
+        return buffers - 1
+    last_use = (pieces - 1 - index) // buffers * buffers + index - pieces
+    return index - last_use - 1
+
+
 @dataclass(frozen=True)
 class SubtileBox:
     """What one copy moves: a subtile's place in its buffer, and its first row and column among the accumulators.

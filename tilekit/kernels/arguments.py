@@ -60,6 +60,11 @@ class Arguments:
     activation: Activation | None = None
     config: Any = None
 
+    @property
+    def elsewhere(self) -> str:
+        """What is nearest to the call on a chip that its family is not built for, in words; empty where all is said."""
+        return ""
+
     @classmethod
     def of(
         cls,

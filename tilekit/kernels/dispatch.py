@@ -47,7 +47,8 @@ def select(arguments: Any, tuned: TunedConfigs | None = None, family: str | None
 def offer(family: Family, arguments: Any, tuned: TunedConfigs | None = None) -> Selection | Declined:
     """Ask one family."""
     if arguments.target.name not in family.targets:
-        return Declined(f"it is built for {', '.join(family.targets)}, and the call is for {arguments.target.name}")
+        built, nearest = ", ".join(family.targets), arguments.elsewhere and f"; nearest: {arguments.elsewhere}"
+        return Declined(f"it is built for {built}, and the call is for {arguments.target.name}{nearest}")
     return family.select(arguments, tuned)
 
 

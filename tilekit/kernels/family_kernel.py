@@ -37,6 +37,10 @@ class CallArguments(Protocol):
     def empty(self) -> bool:
         """Whether there is nothing to compute."""
 
+    @property
+    def elsewhere(self) -> str:
+        """What is nearest to the call on a chip that its family is not built for, in words; empty where all is said."""
+
 
 class TracedText(Protocol):
     """A traced kernel: its text, and what a launch must know about it."""

@@ -39,7 +39,7 @@ def target_of(device: driver.DeviceInfo, target: str | None) -> Target:
     """Return the chip of a device; `target` is what the caller asked for, to be checked against it."""
     chips = [t for t in TARGETS.values() if t.isa == "ptx"]
     asked = next((t for t in chips if t.name == target), None)
-    if asked is not None and _translates(asked, device):
+    if asked is not None and runs_text(asked, device.compute_capability):
         return asked
     chip = native_chip(chips, device)
     if chip is None:
@@ -64,7 +64,7 @@ def machine_of(target: Target) -> str:
     Cubins run on GPUs of their major number; text runs on every later one, if it is not for one chip alone.
     """
     devices = [] if driver.why_unavailable() is not None else driver.devices()
-    if not devices or target.isa != "ptx" or native_chip([target], devices[0]) or not _translates(target, devices[0]):
+    if not devices or native_chip([target], devices[0]) or not runs_text(target, devices[0].compute_capability):
         return target.name
     return "sm_{}{}".format(*devices[0].compute_capability)
 
@@ -77,10 +77,10 @@ def native_chip(chips: Sequence[Target], device: driver.DeviceInfo) -> Target | 
     return next(iter(same), None) or max(before, key=lambda t: t.compute_capability, default=None)
 
 
-def _translates(chip: Target, device: driver.DeviceInfo) -> bool:
-    """Whether a GPU runs text for a chip: it is a later one, or the chip itself."""
+def runs_text(chip: Target, capability: tuple[int, int]) -> bool:
+    """Whether an NVIDIA GPU of this compute capability runs text for a chip: it is a later one, or the chip itself."""
     own = chip.compute_capability
-    return own == device.compute_capability or (chip.portable and own < device.compute_capability)
+    return chip.isa == "ptx" and (own == capability or (chip.portable and own < capability))
 
 
 def _first_amd_gpu() -> Target:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Unpack
 
-from tilekit.arrays import view_of
 from tilekit.dtypes import E4M3, F32, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
 from tilekit.kernels.blockwise.arguments import BlockwiseArguments
-from tilekit.kernels.scaled.keywords import ScaledKeywords
+from tilekit.kernels.scaled.keywords import OF_RESULTS, ScaledKeywords
+from tilekit.kernels.scaled.views import SCALES, view_among
 from tilekit.tile_op.block_scaled import FORMATS
 
 
@@ -42,19 +42,20 @@ def read_scaled(
     ArgumentError
         ``TK-SCALE-001`` for scales of another type, and what the family raises.
     """
-    dtype = view_of(scale_a, "scale_a").dtype
+    dtype = view_among(scale_a, "scale_a", SCALES, "f32").dtype
     if dtype not in READERS:
-        legal = ", ".join(f"{one.name} ({one.long_name})" for one in READERS)
         near = "f32, one for every 128 elements of K"
         if dtype.bits <= 8:
             near = "ue8m0, a power of two for every 32 elements of K"
-        raise ArgumentError(f"scale_a is {dtype}; legal: {legal}; nearest: {near}", code="TK-SCALE-001")
-    asked = {name: keywords[name] for name in ("out_dtype", "out_scale") if keywords.get(name) is not None}
-    if dtype is F32 and ("out_scale" in asked or asked.get("out_dtype") in FORMATS):
-        name, given = asked.popitem()
+        raise ArgumentError(f"scale_a is {dtype}; legal: {SCALES}; nearest: {near}", code="TK-SCALE-001")
+    given: dict[str, Any] = dict(keywords)
+    asked = [name for name in OF_RESULTS if given.get(name) is not None]
+    asked += ["out_dtype"] if isinstance(out := given.get("out_dtype"), str) and out in FORMATS else []
+    if dtype is F32 and asked:
+        name = asked[0]
         raise ArgumentError(
-            f"{name}={given!r} with f32 scales of blocks: such a product writes bf16, f16 or f32, and operands with "
-            "ue8m0 or e4m3 scales are multiplied into quantised results; nearest: out_dtype='bf16', then "
+            f"{name}={given[name]!r} with f32 scales of blocks: such a product writes bf16, f16 or f32, and operands "
+            "with ue8m0 or e4m3 scales are multiplied into quantised results; nearest: out_dtype='bf16', then "
             "tilekit.quantise",
             code="TK-SCALE-006",
         )

@@ -355,12 +355,25 @@ class TmaStorer:
         Extents of one store.
     batched
         Whether the tensor has a batch dimension.
+    swizzle
+        Of the box's image in shared memory, as tensor maps call it.
     """
 
-    def __init__(self, w: Writer, *, matrix: str, name: str, columns: int, rows: int, batched: bool) -> None:
+    def __init__(
+        self,
+        w: Writer,
+        *,
+        matrix: str,
+        name: str,
+        columns: int,
+        rows: int,
+        batched: bool,
+        swizzle: MapSwizzle | None = "128B",
+    ) -> None:
         self.columns = columns
         self.rows = rows
         self.batched = batched
+        self.swizzle = swizzle
         self.map = w.tensor_map(f"{name}_map", lambda call: self._describe(call, matrix))
 
     def _describe(self, call: Call, name: str) -> TensorMap:
@@ -382,7 +395,8 @@ class TmaStorer:
     @property
     def box(self) -> TmaBox:
         """What one store moves."""
-        return TmaBox((self.columns, self.rows, 1) if self.batched else (self.columns, self.rows))
+        extents = (self.columns, self.rows, 1) if self.batched else (self.columns, self.rows)
+        return TmaBox(extents, self.swizzle)
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import e as euler
 from math import isfinite, log2
-from typing import Any
+from typing import Any, ClassVar
 
 from tilekit.arrays import (
     ArrayView,
@@ -63,6 +63,7 @@ class AttentionArguments:
     left: int | None
     right: int | None
     config: AnyAttentionConfig | None = None
+    elsewhere: ClassVar[str] = ""
 
     @classmethod
     def parse(

@@ -23,7 +23,9 @@ from tilekit.kernels.matmul.arguments import spec_of
 from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
+from tilekit.kernels.scaled.elsewhere import of_block_scaled
 from tilekit.kernels.scaled.keywords import ScaledKeywords
+from tilekit.kernels.scaled.views import OPERANDS, SCALES, view_among
 from tilekit.targets import TARGETS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
@@ -132,6 +134,11 @@ class BlockScaledArguments(Arguments):
         return call
 
     @property
+    def elsewhere(self) -> str:
+        """What is nearest on a chip without scales of such blocks."""
+        return of_block_scaled(self.target, self.format)
+
+    @property
     def arrays(self) -> dict[str, ArrayView]:
         """Everything in memory, by the names of `Addresses`."""
         further = {name: scales.view for name, scales in self.scales.items()}
@@ -168,10 +175,15 @@ class BlockScaledArguments(Arguments):
     @property
     def call(self) -> MatmulCall:
         """What a launch needs beside addresses."""
-        return super().call if self.quantised is None else replace(super().call, numbers=self.quantised.numbers)
+        found, quantised = super().call, self.quantised
+        if quantised is None:
+            return found
+        return replace(found, matrices=quantised.matrices, numbers={"out_scale": quantised.scale})
 
     def prepared(self, stream: Any = None) -> Self:
         """The same call with all scales as the tensor core reads them; a kernel lays out those that lie as a matrix."""
+        if not any(one.plain for one in self.scales.values()):
+            return self
         place = self.target, self.device, stream
         return replace(self, scales={n: laid_out(s, *place) if s.plain else s for n, s in self.scales.items()})
 
@@ -184,14 +196,15 @@ class BlockScaledArguments(Arguments):
         """The matmul that stores in the way `store`."""
         kind: Any = BlockScaledSpec
         if self.quantised is not None:
-            kind = partial(QuantisedSpec, out_scaled=cast(Any, self.quantised.format.name))
+            how = {"out_scaled": self.quantised.format.name, "scale_layout": self.quantised.layout}
+            kind = partial(QuantisedSpec, **cast(Any, how))
         kind = partial(kind, scaled=cast(Any, self.format.name))
         return cast(BlockScaledSpec, spec_of(self.problem, self.out.dtype, self.functions, store=store, kind=kind))
 
 
 def _operand(array: Any, name: str, k_axis: int) -> ArrayView:
     """View an operand, bytes of packed elements: those of a byte each, in host memory, are packed."""
-    view = matrix_view(array, name)
+    view = view_among(array, name, OPERANDS, "e4m3")
     if len(view.shape) != 2:
         raise ArgumentError(
             f"{name} has shape {tuple(view.shape)}: scaled_matmul takes (M, K) @ (K, N); nearest: reshape it to two "
@@ -222,7 +235,7 @@ def _operand(array: Any, name: str, k_axis: int) -> ArrayView:
 
 
 def _scale_view(array: Any, name: str) -> ArrayView:
-    view = view_of(array, name)
+    view = view_among(array, name, SCALES, "ue8m0")
     return replace(view, dtype=UE8M0) if view.dtype is U8 else view
 
 

@@ -36,15 +36,11 @@ class BlockScaledKernel(MatmulKernel):
 
     def _arguments(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Arguments:
         spec = self.spec
-        return BlockScaledArguments.parse(
-            a,
-            b,
-            out=out,
-            out_dtype=spec.out_scaled if isinstance(spec, QuantisedSpec) else spec.out_dtype,
-            activation=spec.functions.activation,
-            target=self.target.name,
-            **given,
-        )
+        how: dict[str, Any] = {"out_dtype": spec.out_dtype}
+        if isinstance(spec, QuantisedSpec):
+            how = {"out_dtype": spec.out_scaled, "scale_layout": spec.scale_layout}
+        activation = spec.functions.activation
+        return BlockScaledArguments.parse(a, b, out=out, activation=activation, target=self.target.name, **how, **given)
 
     def _check_fit(self, arguments: Any) -> None:
         for name, scales in arguments.scales.items():

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, cast
+from difflib import get_close_matches
+from typing import Any, Literal, Self, cast, get_args
 
 from tilekit.arrays import ArrayView, new_arrays, require_output
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.shared import SharedDeclaration
+from tilekit.assembly.types import F32
+from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
-from tilekit.dtypes import E2M1, E2M1X2, E4M3, U8, UE8M0, DType, as_dtype
+from tilekit.dtypes import DTYPES, E2M1, E2M1X2, E4M3, U8, UE8M0, DType, as_dtype
 from tilekit.epilogue.fusion import Fusion
-from tilekit.epilogue.quantised import QuantisedEpilogue
+from tilekit.epilogue.quantised import QuantisedEpilogue, ScaleLayout, element_of
 from tilekit.errors import ArgumentError
+from tilekit.kernels.block_scaled.scales import Scales, require_laid_out
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.problem import matrix_view, output_matrix
 from tilekit.targets import TARGETS, Target
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
-from tilekit.tiles.call import fits
+from tilekit.tiles.call import Matrix
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,13 @@ class QuantisedSpec(BlockScaledSpec):
         What a byte of the result holds: e4m3, or a pair of e2m1.
     out_scaled
         The result's format.
+    scale_layout
+        How its scales lie.
     """
 
     out_dtype: DType = E4M3
     out_scaled: Literal["mxfp8", "mxfp4", "nvfp4"] = "mxfp8"
+    scale_layout: ScaleLayout = "rows"
     outputs = (E4M3, E2M1X2)
     stores_rows = True
     precise = True
@@ -63,11 +70,34 @@ class QuantisedSpec(BlockScaledSpec):
             )
         super().check(target)
 
-    def storing(self, w: Writer, layout: AccumulatorLayout, functions: Fusion, **how: Any) -> Epilogue:
+    def storing(
+        self, w: Writer, layout: AccumulatorLayout, functions: Fusion, *, role: Role, buffers: int, **how: Any
+    ) -> Epilogue:
         """What quantises and stores."""
-        given = {name: how[name] for name in ("out", "rows", "columns", "wide")}
-        made = QuantisedEpilogue(w, layout, functions, scaled=FORMATS[self.out_scaled], **given)
+        whole = None
+        if FORMATS[self.out_scaled].scale is not UE8M0:
+            whole = w.parameter("out_scale", F32, lambda call: call.number("out_scale"))
+        made = QuantisedEpilogue(
+            w,
+            layout,
+            functions,
+            scaled=self.out_scaled,
+            rows=how["rows"],
+            columns=how["columns"],
+            whole=whole,
+            role=role if self.store == "tma" else None,
+            buffers=buffers,
+            scale_layout=self.scale_layout,
+        )
         return cast(Epilogue, made)
+
+    def storing_memory(
+        self, layout: AccumulatorLayout, *, warpgroups: int, buffers: int
+    ) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of what quantises: images of values that the copy engine stores."""
+        if self.store != "tma":
+            return ()
+        return QuantisedEpilogue.declared(layout, self.out_scaled, warps=warpgroups * layout.waves, buffers=buffers)
 
     @property
     def swaps(self) -> tuple[str, ...]:
@@ -77,7 +107,7 @@ class QuantisedSpec(BlockScaledSpec):
     @property
     def name(self) -> str:
         """A symbol that tells kernels apart in a profile."""
-        return f"{super().name}_to_{self.out_scaled}"
+        return f"{super().name}_to_{self.out_scaled}{'' if self.scale_layout == 'rows' else '_128x4'}"
 
 
 @dataclass(frozen=True)
@@ -90,12 +120,15 @@ class QuantisedResult:
         Its format.
     scale
         What everything is multiplied by besides.
+    layout
+        How its scales lie.
     array, view
         Of its scales, which the caller's library knows and we; None until there are any.
     """
 
     format: ScaleFormat
     scale: float = 1.0
+    layout: ScaleLayout = "rows"
     array: Any = None
     view: ArrayView | None = None
 
@@ -103,7 +136,13 @@ class QuantisedResult:
     def read(cls, given: Mapping[str, Any]) -> tuple[Self | None, Any]:
         """Of a call's keywords, what is said of a quantised result, if it is one, and where its values go."""
         asked, scale, out = given.get("out_dtype"), given.get("out_scale"), given.get("out")
+        layout = given.get("scale_layout")
         found = FORMATS.get(asked) if isinstance(asked, str) else None
+        if found is None and isinstance(asked, str) and not _is_dtype(asked):
+            every = (*FORMATS, *(one.name for one in DTYPES))
+            nearest = get_close_matches(asked, every, 1, 0.0)[0]
+            legal = f"{', '.join(every[: len(FORMATS)])} with scales made of the result; or {', '.join(every[3:])}"
+            raise ArgumentError.of("out_dtype", asked, legal=legal, nearest=nearest, code="TK-SCALE-006")
         if found is None and asked is not None and as_dtype(asked, "out_dtype") in (E2M1, E2M1X2):
             raise ArgumentError.of(
                 "out_dtype", asked, legal="'mxfp4' or 'nvfp4', of which elements are e2m1", nearest="mxfp4",
@@ -115,6 +154,17 @@ class QuantisedResult:
                 "of the whole; leave it out",
                 code="TK-SCALE-006",
             )
+        if layout is not None and found is None:
+            raise ArgumentError(
+                f"scale_layout={layout!r} with out_dtype={asked!r}: legal: with out_dtype {', '.join(FORMATS)}, whose "
+                "result has scales; leave it out",
+                code="TK-SCALE-006",
+            )
+        if layout not in (None, *get_args(ScaleLayout)):
+            raise ArgumentError.of(
+                "scale_layout", layout, legal="'rows', or '128x4' as the tensor core reads them", nearest="128x4",
+                code="TK-SCALE-006",
+            )  # fmt: skip
         if scale is not None and not 0 < scale < float("inf"):
             raise ArgumentError.of("out_scale", scale, legal="a number above 0", nearest=1.0, code="TK-SCALE-006")
         if found is None:
@@ -126,14 +176,14 @@ class QuantisedResult:
                 )
             return None, out
         if out is None:
-            return cls(found, scale or 1.0), None
+            return cls(found, scale or 1.0, layout or "rows"), None
         if not isinstance(out, (tuple, list)) or len(out) != 2:
             raise ArgumentError(
                 f"out is {'a tuple of ' + str(len(out)) if isinstance(out, (tuple, list)) else 'one array'} with "
                 f"out_dtype={asked!r}: legal: (values, scales)",
                 code="TK-SCALE-006",
             )
-        return cls(found, scale or 1.0, out[1], matrix_view(out[1], "out[1]")), out[0]
+        return cls(found, scale or 1.0, layout or "rows", out[1], matrix_view(out[1], "out[1]")), out[0]
 
     @property
     def element(self) -> DType:
@@ -154,17 +204,21 @@ class QuantisedResult:
         """The result's bytes, of whatever type, as elements."""
         return replace(view, dtype=E2M1X2) if view.dtype is U8 and self.element is E2M1X2 else view
 
-    def scale_shape(self, out: ArrayView) -> tuple[int, int]:
+    def scale_shape(self, out: ArrayView) -> tuple[int, ...]:
         """Of the scales of a result."""
         rows, size = out.shape
-        return rows, -(-size * self.format.packed // self.format.block)
+        count = -(-size * self.format.packed // self.format.block)
+        return (rows, count) if self.layout == "rows" else Scales.blocks(rows, count)
 
     def check(self, out: ArrayView, inputs: list[tuple[str, ArrayView]]) -> None:
         """Raise `ArgumentError` for the caller's scales of a result, if they are of another shape or type."""
         if self.view is not None:
             byte = self.view.dtype is U8 and self.format.scale is UE8M0
             require_output(self.view, self.scale_shape(out), U8 if byte else self.format.scale, inputs, "out[1]")
-            output_matrix(self.view, "out[1]")
+            if self.layout == "rows":
+                output_matrix(self.view, "out[1]")
+            else:
+                require_laid_out("out[1]", self.view)
 
     def completed(self, out: ArrayView, stream: Any) -> Self:
         """The same with new scales, if there are none; CuPy has no 8-bit floats, and its ue8m0 are uint8."""
@@ -175,13 +229,17 @@ class QuantisedResult:
         return replace(self, array=made, view=matrix_view(made, "out[1]"))
 
     @property
-    def numbers(self) -> dict[str, float]:
-        """What the epilogue's parameters follow from."""
-        pitch = 0 if self.view is None else output_matrix(self.view, "out[1]").row_pitch
-        whole = {"out_scale": self.scale, "out_largest": 6 * self.scale}
-        return {"out_scale_pitch": fits("out[1]'s row pitch", pitch), **whole}
+    def matrices(self) -> dict[str, Matrix]:
+        """What the epilogue's parameters follow from, where scales lie as a matrix."""
+        if self.view is None or self.layout != "rows":
+            return {}
+        return {"out_scales": output_matrix(self.view, "out[1]")}
 
 
-def element_of(found: ScaleFormat) -> DType:
-    """What a byte of a result in a format holds."""
-    return E4M3 if found.packed == 1 else E2M1X2
+def _is_dtype(name: str) -> bool:
+    """Whether a name is an element type's."""
+    try:
+        as_dtype(name, "out_dtype")
+    except ArgumentError:
+        return False
+    return True

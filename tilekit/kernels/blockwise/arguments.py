@@ -16,8 +16,10 @@ from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.grouped.arguments import GroupedArguments, GroupedKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
-from tilekit.kernels.problem import MatmulCall, matrix_view
-from tilekit.kernels.scaled.keywords import ScaledKeywords
+from tilekit.kernels.problem import MatmulCall
+from tilekit.kernels.scaled.elsewhere import of_blockwise
+from tilekit.kernels.scaled.keywords import OF_RESULTS, ScaledKeywords
+from tilekit.kernels.scaled.views import view_among
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Matrix
 
@@ -86,6 +88,11 @@ class Scaled(Arguments):
         return aligned and 0 not in view.shape and view.strides[contiguous] == 1 and pitches[-1] > 0
 
     @property
+    def elsewhere(self) -> str:
+        """What is nearest on a chip without such products."""
+        return of_blockwise(self.target)
+
+    @property
     def scale_matrices(self) -> dict[str, Matrix]:
         """The scales as the copy engine sees them: those of A's k-block, and of B's columns, lie behind each other."""
         found: dict[str, Matrix] = {}
@@ -128,7 +135,9 @@ class BlockwiseArguments(Scaled, MatmulArguments):
                 "nearest: tilekit.grouped_matmul with counts, for a batch",
                 code="TK-BLOCK-001",
             )
-        call = MatmulArguments.parse(a, b, memory=memory, **checked_values(ScaledKeywords, keywords))
+        given = checked_values(ScaledKeywords, keywords)
+        plain = {name: value for name, value in given.items() if name not in OF_RESULTS}  # None of these
+        call = MatmulArguments.parse(a, b, memory=memory, **cast(Any, plain))
         return cls.with_scales(call, va, vb, scale_a, scale_b, memory=memory)
 
     def spec_storing(self, store: str) -> BlockwiseSpec:
@@ -155,7 +164,7 @@ class GroupedBlockwiseArguments(Scaled, GroupedArguments):
 
 
 def _operands(a: Any, b: Any) -> tuple[ArrayView, ArrayView]:
-    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+    va, vb = (view_among(one, name, "e4m3 or e5m2", "e4m3") for one, name in ((a, "a"), (b, "b")))
     if va.dtype not in FP8 or vb.dtype not in FP8:
         raise ArgumentError(
             f"scale_a and scale_b are scales of blocks of 8-bit operands, e4m3 or e5m2, but a is {va.dtype} and b is "
@@ -169,7 +178,7 @@ def _read(name: str, given: Any, shape: tuple[int, ...], what: str) -> ArrayView
     """Check scales: f32 of a shape, which run forwards."""
     if given is None:
         raise ArgumentError(f"{name} is None: pass both scales or neither; {what} is needed", code="TK-BLOCK-002")
-    view = matrix_view(given, name)
+    view = view_among(given, name, "f32 (float32)", "f32")
     if view.shape != shape or view.dtype != F32:
         turned = (*shape[:-2], shape[-1], shape[-2])
         hint = f" ({name} looks transposed: pass {name}.T)" if view.shape == turned != shape else ""

@@ -88,7 +88,7 @@ def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
     notes = platform(text.target).notes
     (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype, spec.block_bytes)
     fetched, flops = config.memory(spec).stage_bytes, 2 * tile_m * tile_n * k * spec.a_dtype.packed
-    out = f"{tile_m * tile_n * spec.out_dtype.bytes} B of output"
+    out = f"{tile_m * tile_n * spec.out_dtype.bytes // spec.out_dtype.packed} B of output"
     lines = [
         f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B"
         + notes.instructions(spec, config),
@@ -103,6 +103,8 @@ def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
         rows = "transposed" if config.swap_ab else f"{min(tile_m, config.output(spec).layout.rows)}-row"
         each = " a warpgroup" if config.warps(text.target, spec).get("epilogue") is None else ""
         where = f"in {rows} subtiles through {config.output_buffers} buffers{each}"
+    elif config.output(spec).declared():
+        where = "in images of each warp's rows"
     else:
         where = "stored from registers"
     last = f"{4 * tile_m * tile_n} B of sums kept for the CTA that has a tile's first k-block"

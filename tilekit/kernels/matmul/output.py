@@ -132,6 +132,7 @@ class OutputPlan:
                 stages = self.residual_stages
                 found += SourceRing.declared(subtiles, name="residual", warpgroups=self.warpgroups, stages=stages)
             found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
+        found += self.spec.storing_memory(self.stored, warpgroups=self.warpgroups, buffers=self.buffers)
         if self.cluster_k > 1:
             found += DsmemReduction.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
         return found
@@ -194,6 +195,8 @@ class OutputPlan:
                 w,
                 layout,
                 functions,
+                role=stores,
+                buffers=self.buffers,
                 out=spec.out_dtype,
                 rows=rows,
                 columns=columns,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
-from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
 from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
@@ -406,9 +406,17 @@ class MatmulSpec:
         """Whether functions of elements are computed to more than 16 bits."""
         return self.out_dtype == F32
 
-    def storing(self, w: Writer, layout: AccumulatorLayout, functions: Fusion, **how: Any) -> Epilogue:
-        """What stores from registers, as `DirectEpilogue` takes these."""
+    def storing(
+        self, w: Writer, layout: AccumulatorLayout, functions: Fusion, *, role: Role, buffers: int, **how: Any
+    ) -> Epilogue:
+        """What stores from registers, as `DirectEpilogue` takes these; `role` does, and `buffers` are a config's."""
         return self.components.storing(w, layout, functions, **how)
+
+    def storing_memory(
+        self, layout: AccumulatorLayout, *, warpgroups: int, buffers: int
+    ) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of what `storing` makes."""
+        return ()
 
     @property
     def indexed(self) -> bool:

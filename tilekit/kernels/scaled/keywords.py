@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from tilekit.epilogue.functions import Activation
+from tilekit.epilogue.quantised import ScaleLayout
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.targets import PlaceName
 
@@ -16,7 +17,11 @@ class ScaledOperands(TypedDict, total=False):
     scale: Any
     residual: Any
     beta: float
-    out_scale: float
+    out_scale: float | None
+
+
+OF_RESULTS = ("out_scale", "scale_layout")
+"""What is said of a result in a block-scaled format alone."""
 
 
 class ScaledKeywords(ScaledOperands, total=False):
@@ -25,5 +30,6 @@ class ScaledKeywords(ScaledOperands, total=False):
     out: Any
     activation: Activation | None
     out_dtype: Any
+    scale_layout: ScaleLayout | None
     config: AnyConfig | None
     target: PlaceName | None
