@@ -12,6 +12,7 @@ import pytest
 
 import tilekit
 from tilekit.cli import options
+from tilekit.emulator import Device, LaunchError
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import having, platform, platforms
 from tilekit.targets import DEFAULT, SM_90A, TARGETS
@@ -134,6 +135,16 @@ def test_a_name_between_the_chips(name: str, nearest: str) -> None:
     for find in (target_named, chip_named):
         with pytest.raises(ArgumentError, match=rf"'{name}' is not a .*; nearest: {nearest} \[TK-TARGET-001\]"):
             find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("sm_87", "sm_86"), ("sm_75", "sm_80"), ("sm_103a", "sm_100a"), ("gfx90a", "gfx942"), ("gfx1100", "gfx950")],
+)
+def test_the_emulator_says_the_same(name: str, nearest: str) -> None:
+    """A device of a chip that it has not names the nearest by the same rule."""
+    with pytest.raises(LaunchError, match=f"use target='{nearest}'"):
+        Device(name)
 
 
 def test_a_chip_without_a_matmul() -> None:

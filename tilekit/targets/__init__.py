@@ -68,7 +68,7 @@ def chip(name: str) -> Target:
     if not isinstance(name, str) or name not in CHIPS:
         raise ArgumentError(
             f"target={shown(name)} is not a chip that tilekit writes text for; there is {', '.join(CHIPS)}"
-            f"; nearest: {nearest(name, CHIPS, DEFAULT)}",
+            f"; nearest: {nearest(name, CHIPS, DEFAULT.name)}",
             code=_CODE,
         )
     return CHIPS[name]
@@ -85,7 +85,7 @@ def target(name: str) -> Target:
     if not isinstance(name, str) or name not in TARGETS:
         raise ArgumentError(
             f"target={shown(name)} is not a target tilekit builds kernels for; there is {', '.join(TARGETS)}"
-            f"; nearest: {nearest(name, CHIPS, DEFAULT)}",
+            f"; nearest: {nearest(name, CHIPS, DEFAULT.name)}",
             code=_CODE,
         )
     return TARGETS[name]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Final
 
-from tilekit.targets.chip import Target
+from tilekit.emulator.core.chip_names import nearest_by_number
 
 _WORDS: Final = {
     "sm_80": r"volta|turing|ampere|v100|t4|a30|a100|(?:rtx)?20[5-9]0",
@@ -24,32 +24,17 @@ _WORDS: Final = {
 _MAKERS: Final = r"nvidia|amd|geforce|instinct|tesla|radeon"
 
 
-def nearest(name: object, chips: Mapping[str, Target], default: Target) -> str:
+def nearest(name: object, chips: Iterable[str], default: str) -> str:
     """The chip of `chips` nearest to a name: by number the last one of its maker's up to it, else the first.
 
-    A name that says nothing is the `default` chip's, unless it looks like another's.
+    A name that says nothing is the `default`'s, unless it looks like another's.
     """
     text = re.sub(r"[^a-z0-9]", "", name.lower()) if isinstance(name, str) else ""
-    for chip in chips:
-        if text == chip.replace("_", ""):
-            return chip
-    cuda = re.fullmatch(r"(?:sm|compute)?(\d{1,2})(\d)[af]?", text)
-    if cuda:
-        return _up_to((int(cuda[1]), int(cuda[2])), {c.compute_capability: c for c in chips.values() if c.isa == "ptx"})
-    if re.fullmatch(r"gfx\d{2,4}[0-9a-f]", text):
-        return _up_to(_version(text), {_version(c.name): c for c in chips.values() if c.isa == "gcn"})
+    numbered = nearest_by_number(text, chips)
+    if numbered:
+        return numbered
     words = re.sub(_MAKERS, "", text)
     for chip, pattern in _WORDS.items():
         if re.match(rf"(?:{pattern})(?!\d)", words):
             return chip
-    return next(iter(difflib.get_close_matches(text, chips, 1)), default.name)
-
-
-def _up_to(number: tuple[int, ...], chips: Mapping[tuple[int, ...], Target]) -> str:
-    return chips[max((one for one in chips if one <= number), default=min(chips))].name
-
-
-def _version(name: str) -> tuple[int, int, int]:
-    """Major, minor and stepping, the last two of which are a hexadecimal digit each."""
-    digits = name.removeprefix("gfx")
-    return int(digits[:-2]), int(digits[-2], 16), int(digits[-1], 16)
+    return next(iter(difflib.get_close_matches(text, list(chips), 1)), default)
