@@ -31,7 +31,7 @@ from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
-from tilekit.epilogue.fusion import Fused, Fusion
+from tilekit.epilogue.fusion import Fused, Fusion, Reducing
 from tilekit.epilogue.heads import HeadEpilogue, LogSums
 from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.shared_heads import SharedHeadEpilogue
@@ -171,6 +171,7 @@ __all__ = [
     "ProducerSync",
     "PromotedAccumulators",
     "RasterOrder",
+    "Reducing",
     "Reduction",
     "RegisterAccumulators",
     "RegisterLoader",

@@ -57,20 +57,21 @@ def main() -> None:
 
 def of_files() -> Iterator[Row]:
     """Those that examples and pages compose and launch."""
-    for file in sources():
-        launched: dict[tuple[str, str], Any] = {}
-        run = EmulatedPlan.emulate
+    launched: dict[tuple[str, str], Any] = {}
+    run = EmulatedPlan.emulate
 
-        def noted(plan: EmulatedPlan, **how: Any) -> Any:
-            report, kernel = run(plan, **how), plan._kernel
-            if isinstance(kernel, ComposedKernel):
-                launched[kernel.name, kernel.target.name] = report  # noqa: B023  used before the next file
-            return report
+    def noted(plan: EmulatedPlan, **how: Any) -> Any:
+        report, kernel = run(plan, **how), plan._kernel
+        if isinstance(kernel, ComposedKernel):
+            launched[kernel.name, kernel.target.name] = report
+        return report
 
-        with mock.patch.object(EmulatedPlan, "emulate", noted), contextlib.redirect_stdout(io.StringIO()):
+    with mock.patch.object(EmulatedPlan, "emulate", noted), contextlib.redirect_stdout(io.StringIO()):
+        for file in sources():
+            launched.clear()
             execute(file)
-        for (kernel, target), report in launched.items():
-            yield Row(kernel, str(file.relative_to(ROOT)), target, report)
+            for (kernel, target), report in launched.items():
+                yield Row(kernel, str(file.relative_to(ROOT)), target, report)
 
 
 def sources() -> list[Path]:
