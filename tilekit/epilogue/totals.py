@@ -120,7 +120,6 @@ class Totals(ABC):
         self, w: Writer, what: str, name: str, *, layout: AccumulatorLayout, raster: Tiles, combine: Combine
     ) -> None:
         require_whole_rows(f"{what} {name!r}", layout, raster)
-        self._name = name
         self._layout = layout
         self._raster = raster
         self._combine: Combine = combine

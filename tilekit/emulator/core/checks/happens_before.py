@@ -199,6 +199,9 @@ def _meet_speakers(agent: Agent, releases: Mapping[int, Snapshot], lanes: int) -
 def _notice(agent: Agent, releases: Mapping[int, Snapshot]) -> None:
     """Remember what a relaxed read has seen until a fence comes: of one who released several times, the latest."""
     seen = agent.acquirable
+    if not seen:
+        seen.update(releases)
+        return
     for identity, snapshot in releases.items():
         known = seen.get(identity)
         if known is None or known.epoch < snapshot.epoch:
