@@ -4,8 +4,9 @@
     python -m benchmarks.epilogues --case swiglu --shape 8192x8192x8192 --compiled --json epilogues.json
 
 Built-in epilogues move the same bytes: of SwiGLU a residual takes the gate's place, and row sums are what it lacks. The
-cases ``relu`` and ``gelu`` compute the same function both ways. A contestant is one CUDA graph of a few launches;
-contestants take turns in rounds, and the median round counts. Results are checked before anything is timed.
+cases ``relu`` and ``gelu`` compute the same function both ways; ``relu-summed`` adds row sums to a cheap one. What is
+called ``same config`` is the built-in with the config of the other: totals want upright tiles. A contestant is one CUDA
+graph of a few launches; contestants take turns in rounds, and the median round counts. Results are checked first.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ def summed(x, bias, residual):  # type: ignore[no-untyped-def]
 def relu_bias(x, bias):  # type: ignore[no-untyped-def]
     """What ``bias=, activation="relu"`` does."""
     return relu(x + bias)
+
+
+@tilekit.epilogue
+def relu_summed(x, bias):  # type: ignore[no-untyped-def]
+    """The same, and the sums of the rows."""
+    y = relu(x + bias)
+    return y, row_sum(y)
 
 
 @tilekit.epilogue
@@ -93,6 +101,11 @@ CASES = {
         lambda bias, like: {"activation": "relu", "bias": bias},
         lambda torch, x, bias, like: torch.relu(x + bias),
     ),
+    "relu-summed": Case(
+        lambda bias, like: relu_summed(bias),
+        lambda bias, like: {"activation": "relu", "bias": bias},
+        lambda torch, x, bias, like: (y := torch.relu(x + bias), y.float().sum(1)),
+    ),
     "gelu": Case(
         gelu_residual,
         lambda bias, like: {"activation": "gelu", "bias": bias, "residual": like},
@@ -107,15 +120,17 @@ def contestants(case: Case, torch: Any, m: int, n: int, k: int, *, compiled: boo
     for _ in range(LAUNCHES):
         a, b, like = (torch.randn(shape, device="cuda").bfloat16() / 4 for shape in ((m, k), (n, k), (m, n)))
         sets.append((a, b.t(), torch.randn(n, device="cuda").bfloat16(), like, torch.empty_like(like)))
-    kernels = {"written": [], "built-in": []}
+    kernels: dict[str, list[Any]] = {"written": [], "built-in": [], "same config": []}
     for a, b, bias, like, out in sets:
         call, keywords = case.written(bias, like), case.built_in(bias, like)
         several = len(call.graph.order) > 1
         outs = (out, torch.empty(m, device="cuda")) if several else out
-        kernels["written"].append(tilekit.kernel_for(a, b, epilogue=call).bind(a, b, outs, epilogue=call))
+        written = tilekit.kernel_for(a, b, epilogue=call)
+        kernels["written"].append(written.bind(a, b, outs, epilogue=call))
         activation = keywords.pop("activation")
-        kernel = tilekit.kernel_for(a, b, activation=activation, **keywords)
-        kernels["built-in"].append(kernel.bind(a, b, torch.empty_like(out), **keywords))
+        for name, config in (("built-in", None), ("same config", written.config)):
+            kernel = tilekit.kernel_for(a, b, activation=activation, config=config, **keywords)
+            kernels[name].append(kernel.bind(a, b, torch.empty_like(out), **keywords))
 
     def plain(a: Any, b: Any, bias: Any, like: Any) -> Any:
         return case.torch(torch, a @ b, bias, like)
@@ -155,7 +170,7 @@ def main(
 
     machine = require_machine()
     records = []
-    print(f"{'case':8} {'shape':18} {'contestant':14} {'us':>9} {'TFLOP/s':>8} {'to built-in':>11}")
+    print(f"{'case':11} {'shape':18} {'contestant':14} {'us':>9} {'TFLOP/s':>8} {'to built-in':>11}")
     with ClockSampler(machine.uuid) as sampler:
         for size in shape or ["4096x4096x4096", "8192x8192x8192", "8192x28672x8192", "1024x8192x8192"]:
             m, n, k = (int(extent) for extent in size.split("x"))
@@ -165,7 +180,7 @@ def main(
                 base = statistics.median(timings["built-in"].rounds)
                 for who, timing in timings.items():
                     us = statistics.median(timing.rounds)
-                    print(f"{name:8} {size:18} {who:14} {us:9.1f} {2e-6 * m * n * k / us:8.0f} {us / base:11.3f}")
+                    print(f"{name:11} {size:18} {who:14} {us:9.1f} {2e-6 * m * n * k / us:8.0f} {us / base:11.3f}")
                     records.append({"case": name, "shape": size, "contestant": who, "us": us, "mhz": timing.sm_mhz})
     if path is not None:
         path.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tilekit
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.runtime.cache import DiskCache, Entry, entry_key
 
@@ -75,6 +76,24 @@ def test_the_cache_is_listed_verified_and_cleared(invoke: Any, monkeypatch: pyte
     assert result.exit_code == 2
     assert "clear" in result.output
     assert "TK-CLI-005" in result.output
+
+
+def test_the_cache_says_which_config_a_kernel_has(invoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kernels of one name are told apart; an entry that says nothing of a config is listed without one."""
+    monkeypatch.setenv("TILEKIT_CACHE_DIR", str(tmp_path))
+    configs = [tilekit.MatmulConfig((rows, 64), (1, 1), consumers=rows // 64) for rows in (64, 128)]
+    kernels = [tilekit.compile(tilekit.MatmulSpec(), "sm_90a", config) for config in configs]
+    assert all(kernel.resources.registers for kernel in kernels)
+    put(tmp_path, "old")
+    listed = json.loads(invoke("cache", "--json").output)["files"]
+    named = {(entry["kernel"], entry["config"]) for entry in listed}
+    assert named == {("matmul_old", None), *((kernel.name, str(kernel.config)) for kernel in kernels)}
+    lines = invoke("cache").output.splitlines()
+    assert len(lines) == len(listed) + len(kernels) + 1
+    for kernel in kernels:
+        (line,) = [index for index, line in enumerate(lines) if line.strip() == str(kernel.config)]
+        assert lines[line - 1].endswith(kernel.name)
+    assert sum(line.endswith("matmul_old") for line in lines) == 1
 
 
 @pytest.mark.parametrize(("command", "units"), [("matmul", "clocks"), ("gemv", "microseconds")])

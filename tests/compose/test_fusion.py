@@ -154,6 +154,25 @@ def test_functions_that_lack_something_are_named(make: Any) -> None:
     assert "Half as its functions, which lacks reduces_rows, rows, columns, apply, finish_rows" in str(error)
 
 
+class Totalling(tk.Elementwise):
+    """Functions that say that they combine elements, and do not go on from tile to tile."""
+
+    reduces_rows = True  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("make", [upright.staged, upright.direct])
+def test_functions_that_reduce_are_told_of_tiles(make: Any) -> None:
+    """What combines the elements of rows has the methods of `Reducing` too, or is refused with their names."""
+
+    def epilogue(w: tk.Writer, made: Any) -> Any:
+        columns = w.constant(tk.registers.U32, 8)
+        return make(w, made, Totalling(w, tk.ElementwiseSpec(), columns=columns, precise=False)), None
+
+    error = refused(epilogue=epilogue)
+    assert error.code == "TK-EPI-001"
+    assert "Totalling as its functions, which lacks begin_tile, finish_tile, finish;" in str(error)
+
+
 def test_a_second_matrix_needs_one_that_reads_it() -> None:
     """Functions of two matrices in an epilogue that reads none, and the other way round, name both sides."""
     error = refused(GATE, epilogue=lambda w, made: (upright.staged(w, made, tk.Fused(plus_gate, source=tk.BF16)), None))

@@ -12,6 +12,7 @@ import pytest
 
 import tilekit
 from tilekit.cli import options
+from tilekit.emulator import Device, LaunchError
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import having, platform, platforms
 from tilekit.targets import DEFAULT, SM_90A, TARGETS
@@ -115,16 +116,35 @@ def test_commands_have_the_default_chip() -> None:
     assert DEFAULT.name == options.DEFAULT_TARGET
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [("sm_87", "sm_86"), ("sm_75", "sm_80"), ("sm_90", "sm_90a"), ("sm_103a", "sm_100a"), ("sm_121a", "sm_120a"),
-     ("gfx941", "gfx942"), ("hopper", "sm_90a")],
-)  # fmt: skip
+NEAREST = {
+    "sm_80": ("sm_75", "sm_70", "ampere", "A100", "NVIDIA A100-SXM4-80GB", "v100", "T4", "8.0"),
+    "sm_86": ("sm_87", "sm_88", "A10", "a40", "RTX 3090"),
+    "sm_89": ("Ada", "L4", "L40S", "GeForce RTX 4090", "4090"),
+    "sm_90a": ("sm_90", "SM_90A", "sm90a", "90a", "compute_90", "sm_99", "hopper", "H100", "h200", "GH200", "nothing"),
+    "sm_100a": ("sm_100", "sm_103a", "sm_100f", "sm_110a", "blackwell", "B200", "GB300"),
+    "sm_120a": ("sm_120", "sm_121a", "RTX 5090", "GB10"),
+    "gfx942": ("gfx90a", "gfx908", "gfx940", "gfx941", "gfx943", "gfx94a", "GFX942", "MI300X", "mi250x", "cdna3"),
+    "gfx950": ("gfx95", "gfx951", "gfx1100", "gfx1201", "MI355X", "AMD Instinct MI350X", "cdna4"),
+}
+"""Names that no target has, and the one that each means."""
+
+
+@pytest.mark.parametrize(("name", "nearest"), [(name, nearest) for nearest, names in NEAREST.items() for name in names])
 def test_a_name_between_the_chips(name: str, nearest: str) -> None:
-    """The nearest chip is named: of NVIDIA's the last one up to its number."""
+    """The nearest chip is named: the last one of its maker's up to a number, and what a product's name means."""
     for find in (target_named, chip_named):
         with pytest.raises(ArgumentError, match=rf"'{name}' is not a .*; nearest: {nearest} \[TK-TARGET-001\]"):
             find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("sm_87", "sm_86"), ("sm_75", "sm_80"), ("sm_103a", "sm_100a"), ("gfx90a", "gfx942"), ("gfx1100", "gfx950")],
+)
+def test_the_emulator_says_the_same(name: str, nearest: str) -> None:
+    """A device of a chip that it has not names the nearest by the same rule."""
+    with pytest.raises(LaunchError, match=f"use target='{nearest}'"):
+        Device(name)
 
 
 def test_a_chip_without_a_matmul() -> None:

@@ -22,7 +22,8 @@ def cache(
 ) -> None:
     """Show the disk cache of assembled kernels, check every entry of it, or remove them all.
 
-    An entry is listed with its bytes, how long ago it was used, the begin of its key, its chip and its kernel.
+    An entry is listed with its bytes, how long ago it was used, the begin of its key, its chip and its kernel; below
+    them is the kernel's config.
 
     `verify` exits with 1 if an entry was damaged: it is removed, and its kernel is assembled again when it is needed.
 
@@ -57,6 +58,8 @@ def cache(
             for file in files:
                 what = f"{file.target or '?'}  {file.kernel or '?'}"
                 typer.echo(f"{file.bytes:>10,}  {_age(time.time() - file.used):>8}  {file.key[:12]}  {what}")
+                if file.config:
+                    typer.echo(f"{'':10}  {file.config}")
         state = " whole" if action == "verify" else ""
         typer.echo(f"{stats.folder}: {_entries(stats.entries)}{state}, {stats.bytes:,} of {stats.limit:,} bytes")
     raise typer.Exit(common.WRONG if damaged else common.OK)

@@ -1,8 +1,8 @@
 """Sums of the output's columns, beside it, or their largest or smallest elements: the same every time.
 
-A warp leaves what it makes of a fragment's rows in a workspace, a value a column. Of each 32 such pieces of a tile's
-columns the warp that comes last combines all, in the order of the rows, and of these results again the last does: so no
-warp waits for another, and none reads more than a few dozen values a column.
+A warp leaves what it makes of a fragment's rows in a workspace, a value a column. Of the pieces of a few tiles one
+below the other the warp that counts last combines all, in the order of the rows, and of these results again the last
+does: so no warp waits for another, and none reads more than a few dozen values a column.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
-from tilekit.epilogue.totals import Tiles, acquire, count, require_whole_rows, reset
+from tilekit.epilogue.totals import LeftTile, Tiles, Totals, acquire, count, reset
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
-from tilekit.tiles.tile import Tile
 
 GROUP = 32
-"""Pieces that are combined at once."""
+"""Pieces that are combined at once, or those of a tile if it has more."""
 
 
 @component
-class ColumnTotals:
+class ColumnTotals(Totals):
     """A vector of f32: for each column of the output what its elements combine to, before they are rounded.
 
     Of a batch there is a vector a matrix, one behind the other.
@@ -58,40 +57,37 @@ class ColumnTotals:
         raster: Tiles,
         combine: Combine = "sum",
     ) -> None:
-        require_whole_rows(f"column totals {name!r}", layout, raster)
-        self._layout = layout
-        self._raster = raster
-        self._combine: Combine = combine
-        self._out = w.parameter(name, GMEM, lambda call: call.address(name))
+        super().__init__(w, "column totals", name, layout=layout, raster=raster, combine=combine)
+        pieces = raster.tile_m // layout.fragment.rows
+        self._group = max(1, GROUP // pieces) * pieces
         self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))
-        self._width = w.parameter(f"{name}_width", U32, self._across)
-        self._pieces = w.parameter(f"{name}_pieces", U32, self._down)
+        self._width = w.parameter(f"{name}_width", U32, lambda call: self._across(call) * raster.tile_n)
+        self._pieces = w.parameter(f"{name}_pieces", U32, self._pieces_of)
+        self._batches = None
+        if raster.batched:
+            self._batches = w.parameter(f"{name}_batches", U32, lambda call: call.batches)
         self._parts = w.parameter(
             f"{name}_parts",
             GMEM,
             lambda call: call.allocate(
-                f"{name}_parts", 4 * self._across(call) * (self._down(call) + self._groups(call)) * call.batches
+                f"{name}_parts",
+                4 * self._across(call) * raster.tile_n * (self._pieces_of(call) + self._groups_of(call)) * call.batches,
             ),
         )
         self._counters = w.parameter(
             f"{name}_counters",
             GMEM,
             lambda call: call.allocate(
-                f"{name}_counters",
-                4 * self._across(call) // raster.tile_n * (self._groups(call) + 1) * call.batches,
+                f"{name}_counters", 4 * self._across(call) * (self._groups_of(call) + 1) * call.batches
             ),
         )
 
-    def _across(self, call: Call) -> int:
-        """Columns of all CTA tiles, with those that only fill a cluster."""
-        return self._raster.plan(call).columns * self._raster.cluster.n * self._raster.tile_n
-
-    def _down(self, call: Call) -> int:
+    def _pieces_of(self, call: Call) -> int:
         """Pieces of a column."""
-        return self._raster.plan(call).rows * self._raster.cluster.m * self._raster.tile_m // self._layout.fragment.rows
+        return self._down(call) // self._layout.fragment.rows
 
-    def _groups(self, call: Call) -> int:
-        return -(-self._down(call) // GROUP)
+    def _groups_of(self, call: Call) -> int:
+        return -(-self._pieces_of(call) // self._group)
 
     def begin(self, w: Writer, column: Value, *, apart: int, batch: Operand) -> ColumnTotal:
         """Begin a piece of columns `column` and ``column + apart``: four elements, of two rows."""
@@ -131,42 +127,55 @@ class ColumnTotals:
         start = self._parts + w.widen_multiply(index, self._width) * 4
         return (start + w.widen_multiply(column, 4)).retyped(GMEM)
 
-    def finish(self, w: Writer, row: Value, tile: Tile, batches: Value) -> None:
-        """Count a fragment's rows of a tile; the last of those that share its columns stores what they combine to."""
-        lane = w.lane()
-        groups = (self._pieces + (GROUP - 1)) // GROUP
-        block = w.broadcast(row // self._layout.fragment.rows, lane=0)
-        group = block // GROUP
-        batch = tile.batch if isinstance(tile.batch, Value) and self._raster.batched else None
-        matrix: Value | int = batch if batch is not None else 0
-        columns = self._width // self._raster.tile_n
-        strip = tile.column // self._raster.tile_n
-        counters = (groups + 1) * matrix if batch is not None else None
-        mine = group if counters is None else group + counters
-        last = groups if counters is None else groups + counters
-        first = group * GROUP
-        left = self._pieces - first
-        expected = w.minimum(left, GROUP)
-        counter = self._counters + w.widen_multiply(mine * columns + strip, 4)
-        results = self._pieces * batches + (group if batch is None else group + groups * batch)
-        warps = expected if self._layout.side_by_side == 1 else expected * self._layout.side_by_side
-        with w.when(count(w, counter.retyped(GMEM)) + 1 == warps):
+    def _place(self, w: Writer, left: LeftTile) -> Group:
+        """The group of a tile's pieces, in a warp that goes through them together."""
+        row = w.broadcast(left.row, lane=0)
+        batch = left.batch if self._batches is None else w.broadcast(left.batch, lane=0)
+        return self._group_of(w, LeftTile(row, left.column, batch))
+
+    def _group_of(self, w: Writer, left: LeftTile) -> Group:
+        groups = (self._pieces + (self._group - 1)) // self._group
+        group = left.row // self._layout.fragment.rows // self._group
+        strip, strips = left.column // self._raster.tile_n, self._width // self._raster.tile_n
+        mine, last, first, results = group, groups, group * self._group, self._pieces
+        if self._batches is not None:
+            counters = (groups + 1) * left.batch
+            mine, last = group + counters, groups + counters
+            first = first + self._pieces * left.batch
+            results = self._pieces * self._batches + groups * left.batch
+        members = w.minimum(self._pieces - group * self._group, self._group)
+        at = [self._counters + w.widen_multiply(one * strips + strip, 4) for one in (mine, last)]
+        return Group(group, groups, members, first, results, *at)
+
+    def counter(self, w: Writer, left: LeftTile) -> Value:
+        """That of the group and the tile's columns.
+
+        Each lane goes by its own row: of an address that it knows to be the same in all lanes ptxas makes one addition
+        for the warp, and hands the answer round at once, which waits for it.
+        """
+        return self._group_of(w, left).counter
+
+    def expected(self, w: Writer, left: LeftTile) -> Value:
+        """Warps that have the pieces of a group."""
+        return self._place(w, left).members // self._fragments * self._layout.side_by_side
+
+    def combine_parts(self, w: Writer, left: LeftTile) -> None:
+        """Combine the group's pieces, and if it is the last group, what all groups came to."""
+        acquire(w)
+        lane, place = w.lane(), self._place(w, left)
+        for column, total in self._gathered(w, place.first, place.members, left.column, lane):
+            at = self._at(w, place.results + place.group, column)
+            w.isa.memory.store_global_f32(address=at, value=total, valid=column < self._width)
+        reset(w, place.counter.retyped(GMEM))
+        w.warp_sync()
+        counter = place.last_counter.retyped(GMEM)
+        with w.when(count(w, counter) + 1 == place.groups):
             acquire(w)
-            start = first if batch is None else first + self._pieces * batch
-            for column, total in self._gathered(w, start, expected, tile.column, lane):
-                at = self._at(w, results, column)
-                w.isa.memory.store_global_f32(address=at, value=total, valid=column < self._width)
-            reset(w, counter.retyped(GMEM))
-            w.warp_sync()
-            counter = self._counters + w.widen_multiply(last * columns + strip, 4)
-            with w.when(count(w, counter.retyped(GMEM)) + 1 == groups):
-                acquire(w)
-                start = self._pieces * batches if batch is None else self._pieces * batches + groups * batch
-                for column, total in self._gathered(w, start, groups, tile.column, lane):
-                    stored = column if batch is None else column + self._columns * batch
-                    out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
-                    w.isa.memory.store_global_f32(address=out, value=total, valid=column < self._columns)
-                reset(w, counter.retyped(GMEM))
+            for column, total in self._gathered(w, place.results, place.groups, left.column, lane):
+                stored = column if self._batches is None else column + self._columns * left.batch
+                out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
+                w.isa.memory.store_global_f32(address=out, value=total, valid=column < self._columns)
+            reset(w, counter)
 
     def _gathered(self, w: Writer, start: Value, count: Value, column: Value, lane: Value) -> list[tuple[Value, Value]]:
         """Combine `count` pieces of the tile's columns, from piece `start` on: several columns a lane at once."""
@@ -182,6 +191,29 @@ class ColumnTotals:
                 total.assign(combined(w, self._combine, total, part))
         # Lanes beyond the tile's columns have nothing to store.
         return [(w.select(valid, mine, 0xFFFFFFFF), total) for (mine, total), valid in zip(found, inside, strict=True)]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Where a tile's pieces are among those of all.
+
+    Attributes
+    ----------
+    group, groups, members
+        The group of its pieces, how many groups there are, and how many pieces this one has.
+    first, results
+        The group's first piece, and the first of the groups' results.
+    counter, last_counter
+        That of the group, and that of the groups.
+    """
+
+    group: Value
+    groups: Value
+    members: Value
+    first: Value
+    results: Value
+    counter: Value
+    last_counter: Value
 
 
 @dataclass(frozen=True)

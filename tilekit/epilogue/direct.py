@@ -11,7 +11,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element, store_elements
-from tilekit.epilogue.fusion import Fusion, require_fusion
+from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
 from tilekit.tile_op.accumulator_fragments import FOUR
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import Tile
@@ -126,12 +126,16 @@ class BoundDirectEpilogue:
         fragment = layout.fragment
         matrix = _Matrix(w, e, tile)
         lefts = range(0, layout.columns, COLUMNS_AT_ONCE)
+        totals, first_pair = reducing(e._functions), None
+        if totals is not None:
+            totals.begin_tile(w)
         for block in range(layout.blocks):
             held: list[_AsColumns | _AsRows] = []
             for part in range(layout.fragments):
                 first = layout.row_of(block) + part * fragment.rows
                 rows = [tile.row + self._row + (first + fragment.apart * half) for half in range(2)]
                 held.append(e._kind(w, matrix, rows, fragment.apart))
+            first_pair = first_pair or held[0]
             for left in lefts:
                 columns = min(COLUMNS_AT_ONCE, layout.columns - left)
                 fragments = accumulators.read(w, block, left, columns)
@@ -143,9 +147,14 @@ class BoundDirectEpilogue:
                         pair.store(w, registers[FOUR * four : FOUR * (four + pair.fours)], column)
             for pair in held:
                 pair.finish(w, tile)
+        if totals is not None and first_pair is not None:
+            totals.finish_tile(w, first_pair.known, tile)
 
     def finish(self, w: Writer) -> None:
-        """Nothing in flight: the stores are the threads' own."""
+        """Nothing of its own is in flight: the stores are the threads'."""
+        totals = reducing(self._e._functions)
+        if totals is not None:
+            totals.finish(w)
 
 
 @dataclass(frozen=True)
@@ -261,6 +270,8 @@ class _AsRows:
     ----------
     fours
         Fours of accumulators that are stored together.
+    known
+        What the functions have of the two.
     """
 
     fours = 1
@@ -268,18 +279,18 @@ class _AsRows:
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix
         self._lines = matrix.lines(w, rows)
-        self._pair = matrix.row_pair(w, rows[0], apart=apart)
+        self.known = matrix.row_pair(w, rows[0], apart=apart)
 
     def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
         """Store the accumulators of `column` and the one after it."""
-        known = _Known(self._pair, self._matrix.column_pair(w, column, apart=1))
+        known = _Known(self.known, self._matrix.column_pair(w, column, apart=1))
         for index, value in enumerate(four):
             half, odd = divmod(index, 2)
             self._matrix.store(w, value, known, (half, odd), self._lines[half], column + odd)
 
     def finish(self, w: Writer, tile: Tile) -> None:
         """All columns of the rows are stored."""
-        self._matrix.finish_rows(w, self._pair, tile)
+        self._matrix.finish_rows(w, self.known, tile)
 
 
 class _AsWideRows(_AsRows):
@@ -295,7 +306,7 @@ class _AsWideRows(_AsRows):
         rows: tuple[list[Value], list[Value]] = [], []
         valid = [self._matrix.inside(line, column) for line in self._lines]
         for first in range(0, self._wide, 2):
-            known = _Known(self._pair, self._matrix.column_pair(w, column + first, apart=1))
+            known = _Known(self.known, self._matrix.column_pair(w, column + first, apart=1))
             for index, value in enumerate(four[2 * first : 2 * first + FOUR]):
                 half, odd = divmod(index, 2)
                 where = self._lines[half], column + (first + odd), valid[half]
@@ -312,12 +323,12 @@ class _AsColumns:
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix
         self._columns = rows
-        self._pair = matrix.column_pair(w, rows[0], apart=apart)
+        self.known = matrix.column_pair(w, rows[0], apart=apart)
 
     def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
         """Store the accumulators of `column` and the one after it, which are rows of the output."""
         lines = self._matrix.lines(w, [column, column + 1])
-        known = _Known(self._matrix.row_pair(w, column, apart=1), self._pair)
+        known = _Known(self._matrix.row_pair(w, column, apart=1), self.known)
         for index, value in enumerate(four):
             half, odd = divmod(index, 2)
             self._matrix.store(w, value, known, (odd, half), lines[odd], self._columns[half])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component
@@ -12,6 +12,7 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.row_sums import RowSums, RowTotals, SummedColumn
+from tilekit.epilogue.totals import Uncounted
 from tilekit.tiles.tile import Tile
 
 
@@ -52,6 +53,27 @@ class Fusion(Protocol):
         """All elements of `rows` in `tile` have been applied; by all lanes of the warp."""
 
 
+class Reducing(Fusion, Protocol):
+    """A fusion that combines elements of a row (`reduces_rows`), within a tile and over tiles.
+
+    What is left of a tile may be finished when the next one is stored, so that nothing has to be waited for.
+    """
+
+    def begin_tile(self, w: Writer) -> None:
+        """A tile's elements come; by all lanes of the warp."""
+
+    def finish_tile(self, w: Writer, rows: Any, tile: Tile) -> None:
+        """All elements of `tile` have been applied, of whose pairs of rows the first is `rows`; by all lanes."""
+
+    def finish(self, w: Writer) -> None:
+        """The role has no more tiles; by all lanes of the warp, once a role."""
+
+
+def reducing(functions: Fusion) -> Reducing | None:
+    """What must be told of tiles: the functions, where they combine elements of a row."""
+    return cast(Reducing, functions) if functions.reduces_rows else None
+
+
 def require_fusion(functions: object, where: str, *, transposed: bool, source: DType | None) -> None:
     """Check that an epilogue can run `functions`.
 
@@ -71,7 +93,8 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
     TraceError
         ``TK-EPI-001`` naming both sides.
     """
-    missing = [name for name in vars(Fusion) if not name.startswith("_") and not hasattr(functions, name)]
+    wanted = [*vars(Fusion), *(vars(Reducing) if getattr(functions, "reduces_rows", False) else ())]
+    missing = [name for name in wanted if not name.startswith("_") and not hasattr(functions, name)]
     kind = type(functions).__name__
     if missing:
         raise TraceError(
@@ -141,7 +164,9 @@ class Fused:
         return self._sums is not None
 
     def bind(self, w: Writer) -> None:
-        """Nothing is shared by all elements."""
+        """Nothing is shared by all elements; sums go on from tile to tile."""
+        if self._sums is not None:
+            self._uncounted = Uncounted(w, [self._sums])
 
     def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> RowTotals | None:
         """Begin the sums of two rows."""
@@ -176,6 +201,18 @@ class Fused:
         return result
 
     def finish_rows(self, w: Writer, rows: RowTotals | None, tile: Tile) -> None:
-        """Hand the rows' sums in this tile over."""
+        """Leave the rows' sums in this tile behind."""
         if self._sums is not None and rows is not None:
-            self._sums.finish(w, rows, tile)
+            self._sums.finish_rows(w, rows, tile)
+
+    def begin_tile(self, w: Writer) -> None:
+        """Count what sums left of the tile before."""
+        self._uncounted.begin_tile(w)
+
+    def finish_tile(self, w: Writer, rows: RowTotals, tile: Tile) -> None:
+        """Go on to the tile after this one."""
+        self._uncounted.finish_tile(w, rows.row, tile)
+
+    def finish(self, w: Writer) -> None:
+        """Count what sums left of the last tile."""
+        self._uncounted.finish(w)

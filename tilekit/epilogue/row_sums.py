@@ -1,12 +1,13 @@
 """Sums of the output's rows, beside it, or their largest or smallest elements: the same every time.
 
-A warp has the rows of a fragment, and all columns of its tile or those of its share. It leaves their sums over these
-columns in a workspace and counts itself; the warp that counts last for its rows adds what all of them left, in the
-order of the columns, and stores the sums. No warp waits for another, and it does not matter which CTA comes first.
+A warp has rows of a tile, and all its columns or those of its share. It leaves their sums over these columns in a
+workspace; the warp that counts last for its rows adds what all of them left, in the order of the columns, and stores
+the sums. No warp waits for another, and it does not matter which CTA comes first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilekit.assembly.fit import component
@@ -14,18 +15,18 @@ from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
-from tilekit.epilogue.totals import Tiles, acquire, count, require_whole_rows, reset
+from tilekit.epilogue.totals import LeftTile, Tiles, Totals, acquire, reset
 from tilekit.tile_op.accumulator_fragments import ACROSS
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
 
 IN_FLIGHT = 8
-"""Parts that the last warp loads before it adds the first of them: a load takes longer than eight additions."""
+"""Parts that the last warp loads before it adds the first of them: a load takes longer than so many additions."""
 
 
 @component
-class RowSums:
+class RowSums(Totals):
     """A vector of f32: for each row of the output the sum of its elements, before they are rounded to its type.
 
     Of a batch there is a vector a matrix, one behind the other.
@@ -59,11 +60,7 @@ class RowSums:
         raster: Tiles,
         combine: Combine = "sum",
     ) -> None:
-        require_whole_rows(f"row sums {name!r}", layout, raster)
-        self._combine: Combine = combine
-        self._layout = layout
-        self._raster = raster
-        self._out = w.parameter(name, GMEM, lambda call: call.address(name))
+        super().__init__(w, "row sums", name, layout=layout, raster=raster, combine=combine)
         self._rows = w.parameter(f"{name}_rows", U32, lambda call: fits(f"{name}'s rows", call.m))
         self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))
         self._tiles = w.parameter(f"{name}_tiles", U32, self._shares)
@@ -82,12 +79,8 @@ class RowSums:
             self._height = w.parameter(f"{name}_height", U32, self._down)
 
     def _shares(self, call: Call) -> int:
-        """Parts of a row: those of CTA tiles along N, with tiles that only fill a cluster."""
-        return self._raster.plan(call).columns * self._raster.cluster.n * self._layout.side_by_side
-
-    def _down(self, call: Call) -> int:
-        """Rows of all CTA tiles along M."""
-        return self._raster.plan(call).rows * self._raster.cluster.m * self._raster.tile_m
+        """Parts of a row: those of CTA tiles along N."""
+        return self._across(call) * self._layout.side_by_side
 
     def begin(self, w: Writer, row: Value, *, apart: int, batch: Operand) -> RowTotals:
         """Begin the sums of rows `row` and ``row + apart`` in a tile."""
@@ -101,45 +94,88 @@ class RowSums:
         other = column + apart
         return first, SummedColumn(other, other < self._columns)
 
-    def finish(self, w: Writer, totals: RowTotals, tile: Tile) -> None:
-        """Leave the sums of a tile's rows; the last of those that share the rows stores them."""
-        fragment = self._layout.fragment
-        across = (w.lane() // fragment.column_lanes) & (ACROSS - 1)
+    def finish_rows(self, w: Writer, totals: RowTotals, tile: Tile) -> None:
+        """Leave the sums of two rows in a tile behind."""
         for total in totals.sums:
-            for mask in fragment.masks_across:
+            for mask in self._layout.fragment.masks_across:
                 total.assign(combined(w, self._combine, total, w.isa.warp.shuffle_xor_f32(value=total, mask=mask)))
-        # Two of the lanes across go on, one with each row.
-        row = w.select(across == 0, totals.row, totals.row + totals.apart)
-        total = w.select(across == 0, *totals.sums, F32)
-        valid = (across < 2) & (row < self._rows)
-        # Rows of all matrices of a batch are counted through, here with those that only fill a cluster.
-        place, block, stored = row, totals.row // fragment.rows, row
-        if self._height is not None and isinstance(tile.batch, Value):
-            place = row + tile.batch * self._height
-            block = (totals.row + tile.batch * self._height) // fragment.rows
-            stored = row + tile.batch * self._rows
-        first = self._parts + w.widen_multiply(place, self._tiles) * 4
         share = tile.column // self._raster.tile_n
         if self._layout.side_by_side > 1:
             share = share * self._layout.side_by_side + self._layout.share_of(totals.columns[0])
-        part = first + w.widen_multiply(share, 4)
-        w.isa.memory.store_global_f32(address=part.retyped(GMEM), value=total, valid=valid)
-        counter = (self._counters + w.widen_multiply(block, 4)).retyped(GMEM)
-        with w.when(count(w, counter) + 1 == self._tiles):
-            acquire(w)
-            total = w.variable(F32, NEUTRAL[self._combine], "row_total")
-            for index in w.range(self._tiles, step=IN_FLIGHT, name="part"):
-                there = [index + ahead < self._tiles for ahead in range(IN_FLIGHT)]
-                address = first + w.widen_multiply(index, 4)
-                parts = [
-                    w.isa.memory.load_coherent_f32(address=(address + 4 * ahead).retyped(GMEM), valid=valid & inside)
-                    for ahead, inside in enumerate(there)
-                ]
-                for part, inside in zip(parts, there, strict=True):
+        line = self._line(w, totals.row, tile.batch if isinstance(tile.batch, Value) else None)
+        part = (line.parts + w.widen_multiply(share, 4)).retyped(GMEM)
+        total = w.select(line.upper, *totals.sums, F32)
+        w.isa.memory.store_global_f32(address=part, value=total, valid=line.valid)
+
+    def _line(self, w: Writer, row: Value, batch: Value | None) -> SummedRow:
+        """Of the two rows from `row` on that of this lane: two of the lanes across have one each."""
+        fragment = self._layout.fragment
+        across = (w.lane() // fragment.column_lanes) & (ACROSS - 1)
+        upper = across == 0
+        row = w.select(upper, row, row + fragment.apart)
+        # Rows of all matrices of a batch are counted through, here with those that only fill a cluster.
+        place, stored = row, row
+        if self._height is not None and batch is not None:
+            place, stored = row + batch * self._height, row + batch * self._rows
+        parts = self._parts + w.widen_multiply(place, self._tiles) * 4
+        return SummedRow(parts, stored, upper, (across < 2) & (row < self._rows))
+
+    def counter(self, w: Writer, left: LeftTile) -> Value:
+        """That of the warp's first fragment: all warps that have those rows have the same others."""
+        row = left.row if self._height is None else left.row + left.batch * self._height
+        return self._counters + w.widen_multiply(row // self._layout.fragment.rows, 4)
+
+    def expected(self, w: Writer, left: LeftTile) -> Value:
+        """A warp for each part of a row."""
+        return self._tiles
+
+    def combine_parts(self, w: Writer, left: LeftTile) -> None:
+        """Add the parts of the warp's rows, in the order of the columns, and store the sums."""
+        acquire(w)
+        batch = None if self._height is None else left.batch
+        lines = [self._line(w, left.row + first, batch) for first in self._firsts]
+        totals = [w.variable(F32, NEUTRAL[self._combine], "row_total") for _ in lines]
+        at_once = max(1, IN_FLIGHT // len(lines))
+        for index in w.range(self._tiles, step=at_once, name="part"):
+            there = [index + ahead < self._tiles for ahead in range(at_once)]
+            parts = [self._load(w, line, index, there) for line in lines]
+            for total, values in zip(totals, parts, strict=True):
+                for part, inside in zip(values, there, strict=True):
                     total.assign(combined(w, self._combine, total, counted(w, self._combine, part, inside)))
-            out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
-            w.isa.memory.store_global_f32(address=out, value=total, valid=valid)
-            reset(w, counter)
+        for line, total in zip(lines, totals, strict=True):
+            out = (self._out + w.widen_multiply(line.stored, 4)).retyped(GMEM)
+            w.isa.memory.store_global_f32(address=out, value=total, valid=line.valid)
+        reset(w, self.counter(w, left).retyped(GMEM))
+
+    def _load(self, w: Writer, line: SummedRow, index: Value, there: Sequence[Value]) -> list[Value]:
+        """Parts of a row from `index` on, those that are there."""
+        address = line.parts + w.widen_multiply(index, 4)
+        return [
+            w.isa.memory.load_coherent_f32(address=(address + 4 * ahead).retyped(GMEM), valid=line.valid & inside)
+            for ahead, inside in enumerate(there)
+        ]
+
+
+@dataclass(frozen=True)
+class SummedRow:
+    """A row in a lane's hands.
+
+    Attributes
+    ----------
+    parts
+        Address of its parts.
+    stored
+        Its place in the vector.
+    upper
+        Whether it is the first of the lane's two rows.
+    valid
+        Whether it is this lane's to store, and one of the output.
+    """
+
+    parts: Value
+    stored: Value
+    upper: Value
+    valid: Value
 
 
 @dataclass(frozen=True)

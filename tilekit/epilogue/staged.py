@@ -10,7 +10,7 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
-from tilekit.epilogue.fusion import Fusion, require_fusion
+from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
@@ -148,12 +148,15 @@ class BoundStagedEpilogue:
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan
-        layout = plan.layout
+        layout, totals = plan.layout, reducing(e._functions)
         first_row = tile.row + self._part * layout.tile_rows
-        index = 0
+        index, first_pair = 0, None
+        if totals is not None:
+            totals.begin_tile(w)
         for block in range(layout.blocks):
             row = first_row + block * layout.rows
             pairs = self._pairs(w, row, tile.batch)
+            first_pair = first_pair or pairs[0]
             for left, columns in plan.cuts:
                 start = index % e._buffers * plan.buffer_bytes
                 step = e._columns_at_once or columns
@@ -193,6 +196,8 @@ class BoundStagedEpilogue:
             if not plan.transposed:
                 for pair in pairs:
                     e._functions.finish_rows(w, pair, tile)
+        if totals is not None:
+            totals.finish_tile(w, first_pair, tile)
 
     def _store_rows(
         self, w: Writer, tile: Tile, row: Value, column: Value, start: int, columns: int
@@ -226,6 +231,9 @@ class BoundStagedEpilogue:
 
         Waiting for that too takes as long (H200, 10 to 40 us a launch).
         """
+        totals = reducing(self._e._functions)
+        if totals is not None:
+            totals.finish(w)
         with w.when(self._stores):
             w.ptx.tma.wait_stores_read(pending=0)
         w.warp_sync()

@@ -24,7 +24,7 @@ from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
 from tilekit.epilogue.graph import Step
 from tilekit.epilogue.python import EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals
-from tilekit.epilogue.totals import Tiles
+from tilekit.epilogue.totals import Tiles, Totals, Uncounted
 from tilekit.epilogue.written_operands import ReachedMatrix, Vector
 from tilekit.epilogue.written_spec import Level, Place, WrittenSpec
 from tilekit.epilogue.written_steps import compute
@@ -163,9 +163,6 @@ class Written:
             else:
                 made = ColumnTotals(w, name, layout=layout, raster=raster, combine=total.combine)
                 self._column_totals[index] = made
-        self._batches = None
-        if self._column_totals:
-            self._batches = w.parameter("batches", U32, lambda call: call.batches)
 
     @classmethod
     def of(
@@ -283,6 +280,9 @@ class Written:
             elif place.where == "number" and index in self._numbers:
                 self._scalars[index] = self._numbers[index]
         self._evaluate(w, "shared", self._shared)
+        totals: list[Totals] = [*self._row_totals.values(), *self._column_totals.values()]
+        if totals:
+            self._uncounted = Uncounted(w, totals)
 
     @property
     def _scalars(self) -> dict[int, Value]:
@@ -389,13 +389,22 @@ class Written:
         return self._result(w, self._graph.outputs[0], values)
 
     def finish_rows(self, w: Writer, rows: Rows | None, tile: Tile) -> None:
-        """Hand the totals of a pair of rows in this tile over."""
-        if rows is None:
-            return
-        for index, total in self._row_totals.items():
-            total.finish(w, rows.totals[index], tile)
-        for column_total in self._column_totals.values():
-            column_total.finish(w, rows.lines[0].index, tile, cast(Value, self._batches))
+        """Leave the totals of a pair of rows in this tile behind; pieces of columns are left as they are complete."""
+        if rows is not None:
+            for index, total in self._row_totals.items():
+                total.finish_rows(w, rows.totals[index], tile)
+
+    def begin_tile(self, w: Writer) -> None:
+        """Count what totals left of the tile before."""
+        self._uncounted.begin_tile(w)
+
+    def finish_tile(self, w: Writer, rows: Rows, tile: Tile) -> None:
+        """Go on to the tile after this one."""
+        self._uncounted.finish_tile(w, rows.lines[0].index, tile)
+
+    def finish(self, w: Writer) -> None:
+        """Count what totals left of the last tile."""
+        self._uncounted.finish(w)
 
     def _result(self, w: Writer, place: int, values: dict[int, Value]) -> Value:
         """What a step has come to, also where it is a constant."""

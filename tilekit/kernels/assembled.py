@@ -52,6 +52,11 @@ class AssembledKernel(ABC):
         """The module's text in the chip's instruction set, each line with its role and origin."""
 
     @property
+    def configured(self) -> str:
+        """How it was built, in words, where it has a config."""
+        return ""
+
+    @property
     def ptx(self) -> str:
         """The same, where the instruction set is PTX.
 
@@ -71,7 +76,7 @@ class AssembledKernel(ABC):
     @cached_property
     def assembled(self) -> Assembled:
         """The machine code, from the assembler or the disk cache."""
-        return assemble(self.assembly, self.target.name, kernel_name=self.name)
+        return assemble(self.assembly, self.target.name, kernel_name=self.name, config=self.configured)
 
     @property
     def resources(self) -> Resources:
@@ -86,7 +91,9 @@ class AssembledKernel(ABC):
     @cached_property
     def cuda(self) -> CudaKernel:
         """The kernel in the CUDA driver."""
-        return CudaModule.from_ptx(self.ptx, machine_of(self.target), kernel_name=self.name).kernel(self.name)
+        target = machine_of(self.target)
+        module = CudaModule.from_ptx(self.ptx, target, kernel_name=self.name, config=self.configured)
+        return module.kernel(self.name)
 
     @property
     def device(self) -> str:
@@ -102,7 +109,9 @@ class AssembledKernel(ABC):
 
         if ordinal not in self._hip_kernels:
             with hip.activated(ordinal):  # a module belongs to a device
-                module = HipModule.from_text(self.assembly, self.target.name, kernel_name=self.name)
+                module = HipModule.from_text(
+                    self.assembly, self.target.name, kernel_name=self.name, config=self.configured
+                )
                 self._hip_kernels[ordinal] = module.kernel(self.name)
         return self._hip_kernels[ordinal]
 

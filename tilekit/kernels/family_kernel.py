@@ -115,6 +115,11 @@ class FamilyKernel(ArrayKernel):
         """The module's text in the chip's instruction set, each line with its role and origin."""
         return self.text.assembly
 
+    @property
+    def configured(self) -> str:
+        """The config in words."""
+        return str(self.config)
+
     def shown(self) -> Shown:
         """What of the kernel is drawn."""
         roles: Sequence[Role] = getattr(self.text, "roles", ())

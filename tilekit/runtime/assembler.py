@@ -76,7 +76,7 @@ class Assembler(Protocol):
         """Return what a kernel of an image uses, or raise for what must not be launched."""
 
 
-def assemble(text: str, target: str, *, kernel_name: str) -> Assembled:
+def assemble(text: str, target: str, *, kernel_name: str, config: str = "") -> Assembled:
     """Assemble a module's text, or take the result from the disk cache.
 
     Parameters
@@ -87,6 +87,8 @@ def assemble(text: str, target: str, *, kernel_name: str) -> Assembled:
         Architecture to assemble for, e.g. ``sm_90a`` or ``gfx942``.
     kernel_name : str
         The entry whose resources are reported, checked and shown in errors.
+    config : str, optional
+        How it was built, in words: a new entry of the cache says so.
 
     Raises
     ------
@@ -108,7 +110,8 @@ def assemble(text: str, target: str, *, kernel_name: str) -> Assembled:
     if entry is None or not isinstance(entry.header.get("log"), str):
         start = time.perf_counter()
         entry = assembler.build(text, target, what)
-        cache.put(key, Entry({**entry.header, "kernel": kernel_name}, entry.payload))
+        named = {"kernel": kernel_name, **({"config": config} if config else {})}
+        cache.put(key, Entry({**entry.header, **named}, entry.payload))
         _log.info("%s assembled by %s in %.2f s", what, assembler.id, time.perf_counter() - start)
     else:
         _log.debug("%s taken from the cache in %s", what, cache.folder)

@@ -70,8 +70,8 @@ class CacheFile:
         Its size.
     used
         When it was last used, seconds since the epoch.
-    kernel, target
-        What it holds, for which chip; None where the file does not say so.
+    kernel, target, config
+        What it holds, for which chip, and how that was built; None where the file does not say so.
     """
 
     key: str
@@ -79,6 +79,7 @@ class CacheFile:
     used: float
     kernel: str | None
     target: str | None
+    config: str | None
 
 
 def entry_key(*parts: str) -> str:
@@ -152,7 +153,7 @@ class DiskCache:
         """The entries' files, the one used last first; of each only the header is read."""
         files = sorted(self._files(_SUFFIX), key=lambda item: item[1].st_mtime_ns, reverse=True)
         return [
-            CacheFile(path.stem, status.st_size, status.st_mtime, *_named(path, ("kernel", "target")))
+            CacheFile(path.stem, status.st_size, status.st_mtime, *_named(path, ("kernel", "target", "config")))
             for path, status in files
         ]
 

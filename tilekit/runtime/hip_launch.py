@@ -60,8 +60,8 @@ class HipModule:
             raise
 
     @classmethod
-    def from_text(cls, text: str, target: str, *, kernel_name: str) -> HipModule:
-        """Assemble AMDGCN text and load it.
+    def from_text(cls, text: str, target: str, *, kernel_name: str, config: str = "") -> HipModule:
+        """Assemble AMDGCN text and load it; `config` says in words how it was built.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class HipModule:
         HipError
             When the runtime refuses the image.
         """
-        return cls(assemble(text, target, kernel_name=kernel_name).image)
+        return cls(assemble(text, target, kernel_name=kernel_name, config=config).image)
 
     def kernel(self, name: str) -> HipKernel:
         """Return a kernel by name.

@@ -63,7 +63,7 @@ class CudaModule:
         return cls(_load(image, [], [], origin))
 
     @classmethod
-    def from_ptx(cls, ptx: str, target: str, *, kernel_name: str) -> CudaModule:
+    def from_ptx(cls, ptx: str, target: str, *, kernel_name: str, config: str = "") -> CudaModule:
         """Assemble PTX text and load it; without ptxas, let the driver assemble it, with a warning.
 
         Parameters
@@ -74,6 +74,8 @@ class CudaModule:
             Architecture, e.g. ``sm_90a``.
         kernel_name : str
             The entry whose resources are checked.
+        config : str, optional
+            How it was built, in words, for the disk cache.
 
         Raises
         ------
@@ -88,7 +90,7 @@ class CudaModule:
             When there is no ptxas.
         """
         try:
-            assembled = assemble(ptx, target, kernel_name=kernel_name)
+            assembled = assemble(ptx, target, kernel_name=kernel_name, config=config)
         except AssemblerNotFound as missing:
             module = cls(_load_ptx(ptx, kernel_name))
             warnings.warn(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from typing import Annotated, Final
 
 from tilekit.annotations import Accepts
@@ -12,6 +10,7 @@ from tilekit.errors import ArgumentError
 from tilekit.targets.chip import CAPABILITIES, Target
 from tilekit.targets.gfx942 import GFX942
 from tilekit.targets.gfx950 import GFX950
+from tilekit.targets.nearest import nearest
 from tilekit.targets.sm_80 import SM_80
 from tilekit.targets.sm_86 import SM_86
 from tilekit.targets.sm_89 import SM_89
@@ -69,7 +68,7 @@ def chip(name: str) -> Target:
     if not isinstance(name, str) or name not in CHIPS:
         raise ArgumentError(
             f"target={shown(name)} is not a chip that tilekit writes text for; there is {', '.join(CHIPS)}"
-            f"; nearest: {_nearest(name)}",
+            f"; nearest: {nearest(name, CHIPS, DEFAULT.name)}",
             code=_CODE,
         )
     return CHIPS[name]
@@ -86,18 +85,7 @@ def target(name: str) -> Target:
     if not isinstance(name, str) or name not in TARGETS:
         raise ArgumentError(
             f"target={shown(name)} is not a target tilekit builds kernels for; there is {', '.join(TARGETS)}"
-            f"; nearest: {_nearest(name)}",
+            f"; nearest: {nearest(name, CHIPS, DEFAULT.name)}",
             code=_CODE,
         )
     return TARGETS[name]
-
-
-def _nearest(name: object) -> str:
-    """The chip nearest to a name that none has: of NVIDIA's the last one up to its number, else the most alike."""
-    text = str(name) if isinstance(name, str) else ""
-    numbered = re.fullmatch(r"sm_(\d+)(\d)[af]?", text)
-    if numbered:
-        capability = int(numbered[1]), int(numbered[2])
-        before = [t for t in CHIPS.values() if t.isa == "ptx" and t.compute_capability <= capability]
-        return max(before, key=lambda t: t.compute_capability).name if before else SM_80.name
-    return next(iter(difflib.get_close_matches(text, CHIPS, 1)), DEFAULT.name)

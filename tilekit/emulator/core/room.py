@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, get_args
 
 from tilekit.emulator.core.checked import checked
+from tilekit.emulator.core.chip_names import nearest_by_number
 from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.explore import Exploration
 from tilekit.emulator.core.memory.buffer import Buffer, Uploads, as_array, download
@@ -296,7 +297,7 @@ class Device:
 def _chosen(target: object, known: Mapping[str, _T]) -> _T:
     """What is known of a chip."""
     if not isinstance(target, str) or target not in known:
-        close = nearest(target, known) if isinstance(target, str) else ""
+        close = (nearest_by_number(target, known) or nearest(target, known)) if isinstance(target, str) else ""
         raise LaunchError.argument("target", target, ", ".join(known), close or None)
     return known[target]
 

@@ -176,7 +176,7 @@ class HappensBefore:
                 _meet_speakers(agent, sync.releases, lanes)
                 self.acquire(agent, sync)
             else:
-                agent.acquirable.update(sync.releases)
+                _notice(agent, sync.releases)
         if writes:
             self.release(agent, sync, relaxed=order in ("relaxed", "acquire"), lanes=lanes)
 
@@ -194,6 +194,18 @@ def _meet_speakers(agent: Agent, releases: Mapping[int, Snapshot], lanes: int) -
         together = said.lanes | lanes
         if together & (together - 1):
             agent.meet(together)
+
+
+def _notice(agent: Agent, releases: Mapping[int, Snapshot]) -> None:
+    """Remember what a relaxed read has seen until a fence comes: of one who released several times, the latest."""
+    seen = agent.acquirable
+    if not seen:
+        seen.update(releases)
+        return
+    for identity, snapshot in releases.items():
+        known = seen.get(identity)
+        if known is None or known.epoch < snapshot.epoch:
+            seen[identity] = snapshot
 
 
 def _learn(agent: Agent, news: list[Snapshot]) -> None:

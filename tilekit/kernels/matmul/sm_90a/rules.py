@@ -76,6 +76,13 @@ MATRIX_HEADROOM, MATRIX_TOTALS_HEADROOM = 128, 160
 """The same of a Python epilogue whose threads load matrices, and of one that makes totals too: 128 of 232 and 96 of 232
 spill. One that loads less needs what a bias needs, and one that loads nothing no more than an activation."""
 
+SEVERAL_TOTALS_HEADROOM, TOTALS_SHARE_HEADROOM, SEVERAL_TOTALS_SHARE_HEADROOM = 136, 144, 168
+"""The same of totals of rows and columns: of several, of one where shares of a sum are added, of both. 96 of 232 fit
+and 100 spill; 104 of 255 fit and 112 spill; 64 of 232 fit, and 80 of 255 spill (`LONE_HEADROOM`)."""
+
+LONE_HEADROOM = 16
+"""Registers more of both where one consumer has 255."""
+
 SHARE_HEADROOM = 16
 """Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias.
 
@@ -239,6 +246,13 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
         needs.append(LONG_SHARE_HEADROOM if config.split_k > 1 or config.stream_k else LONG_HEADROOM)
     if isinstance(functions, WrittenSpec) and functions.loads_matrices:
         needs.append(MATRIX_TOTALS_HEADROOM if functions.reduces else MATRIX_HEADROOM)
+    if isinstance(functions, WrittenSpec) and functions.reduces:
+        several, shares = len(functions.graph.totals) > 1, config.split_k > 1 or config.stream_k > 0
+        if several:
+            lone = LONE_HEADROOM if config.consumers == 1 else 0
+            needs.append(SEVERAL_TOTALS_SHARE_HEADROOM + lone if shares else SEVERAL_TOTALS_HEADROOM)
+        elif shares:
+            needs.append(TOTALS_SHARE_HEADROOM)
     if functions.loads:
         needs.append(SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM)
     if spec.store == "direct":
