@@ -15,6 +15,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, Writer
+from tilekit.compose.declared import Declared
 from tilekit.compose.explain import explain
 from tilekit.compose.operands import Arrays, Input, Operand, Output, check_operands, read_arrays
 from tilekit.drivers.profiler import PROFILE, TileProfiler
@@ -153,6 +154,7 @@ class ComposedKernel(ArrayKernel):
             threads=self._threads,
             cluster=self._cluster,
             profile_tiles=self._profile_tiles,
+            uses=Declared(self.name, self.operands),
         )
         scheduler = self._compose(w)
         if not callable(getattr(scheduler, "schedule", None)):

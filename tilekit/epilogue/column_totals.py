@@ -62,6 +62,7 @@ class ColumnTotals:
         self._layout = layout
         self._raster = raster
         self._combine: Combine = combine
+        w.uses(self, "name", name, dtype=F32, along="columns")
         self._out = w.parameter(name, GMEM, lambda call: call.address(name))
         self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))
         self._width = w.parameter(f"{name}_width", U32, self._across)

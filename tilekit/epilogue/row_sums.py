@@ -63,6 +63,7 @@ class RowSums:
         self._combine: Combine = combine
         self._layout = layout
         self._raster = raster
+        w.uses(self, "name", name, dtype=F32, along="rows")
         self._out = w.parameter(name, GMEM, lambda call: call.address(name))
         self._rows = w.parameter(f"{name}_rows", U32, lambda call: fits(f"{name}'s rows", call.m))
         self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))

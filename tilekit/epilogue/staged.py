@@ -77,6 +77,7 @@ class StagedEpilogue:
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         require_warpgroups("StagedEpilogue", "role", role, layout.waves)
         require_word("StagedEpilogue", "out", out, (BF16, F16, F32, S32, E4M3, E5M2))
+        w.uses(self, "out", "d", dtype=out)
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
         self._rows = rows

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.uses import Along
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
@@ -26,13 +27,15 @@ from tilekit.epilogue.python import EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals
 from tilekit.epilogue.totals import Tiles
 from tilekit.epilogue.written_operands import ReachedMatrix, Vector
-from tilekit.epilogue.written_spec import Level, Place, WrittenSpec
+from tilekit.epilogue.written_spec import Level, Place, Where, WrittenSpec
 from tilekit.epilogue.written_steps import compute
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.tile import Tile
 
 STORED = (BF16, F16, F32, E4M3, E5M2)
 """Element types of further matrices."""
+
+_ALONG: Final[dict[Where, Along]] = {"scalar": "scalar", "row": "rows", "column": "columns", "matrix": "matrix"}
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,8 @@ class Written:
         for step in self._graph.steps:
             if step.does == "operand":
                 self._declare(w, int(step.value or 0), step)
+        for index, dtype in enumerate(spec.outputs, 1):
+            w.uses(self, "outputs", f"output{index}", dtype=dtype, along="matrix")
         self._outputs = [
             ReachedMatrix.declare(w, f"output{index}", dtype, batched=batched)
             for index, dtype in enumerate(spec.outputs, 1)
@@ -239,6 +244,7 @@ class Written:
                 type_ = U32 if step.kind == "u32" else F32_REGISTER
                 self._numbers[index] = w.parameter(name, type_, lambda call: call.number(name))
             return
+        w.uses(self, "places", name, dtype=place.dtype, along=_ALONG[place.where])
         if place.where == "matrix":
             self._matrices[index] = ReachedMatrix.declare(w, name, place.dtype, batched=place.batched)
             return

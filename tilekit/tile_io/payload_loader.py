@@ -272,6 +272,7 @@ class AlongRows:
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
         """Prepare addresses of the tile's images in `stages`; once a role."""
+        w.uses(self, "loader", self.name, along="m")
         return _BoundAlong(self, self.loader.bind(w, stages, self.multicast), 0)
 
     def first(self, tile: Tile, offset: Operand) -> Value:
@@ -294,6 +295,7 @@ class AlongColumns(AlongRows):
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
         """Prepare addresses of the tile's images in `stages`; once a role."""
+        w.uses(self, "loader", self.name, along="n")
         bound = self.loader.bind(w, stages, self.multicast)
         return _BoundAlong(self, bound, self.half * self.loader.tile.rows if self.half is not None else 0)
 
