@@ -281,15 +281,23 @@ def _misfit(component: Any, expected: type) -> str | None:
         return None
     if not getattr(expected, "_is_protocol", False):
         return None if isinstance(component, expected) else f"it is no {expected.__name__}"
+    offers = {name: _offered(component, name) for name, _ in _members(expected)}
+    missing = [f"{name}{_spelled(wanted)}" for name, wanted in _members(expected) if offers[name] is _MISSING]
+    if missing:
+        return f"it has no {', '.join(missing)}, which {expected.__name__} asks for"
     for name, wanted in _members(expected):
-        offered = inspect.getattr_static(component, name, _MISSING)
-        if offered is _MISSING:
-            return f"it has no {name}{_spelled(wanted)}, which {expected.__name__} asks for"
+        offered = offers[name]
         if wanted is not None and inspect.isfunction(offered) and not _takes(offered, wanted):
             return f"its {name}{_spelled(offered)} is not called as {expected.__name__}.{name}{_spelled(wanted)} is"
         if wanted is not None and not callable(getattr(component, name)):
             return f"its {name} is no method, which {expected.__name__} asks for"
     return None
+
+
+def _offered(component: Any, name: str) -> Any:
+    """A member as its class has it, without asking a property for its value; else what `__getattr__` passes on."""
+    static = inspect.getattr_static(component, name, _MISSING)
+    return static if static is not _MISSING else getattr(component, name, _MISSING)
 
 
 @cache

@@ -135,7 +135,7 @@ class WarpPlan:
     @property
     def launch_registers(self) -> int:
         """Registers a thread is launched with."""
-        return _launch_registers(self.target, self.threads // self.target.matrix_threads)
+        return self.target.launch_registers(self.threads)
 
     @classmethod
     def of(cls, target: Target, entries: Sequence[RoleEntry], *, first: Sequence[str] = ()) -> WarpPlan:
@@ -202,7 +202,7 @@ class WarpPlan:
         registers, and it keeps as many: two of them spill with 40.
         """
         groups = 1 + consumers
-        launch = _launch_registers(target, groups)
+        launch = target.launch_registers(groups * target.matrix_threads)
         load_share: int | None = None
         mma_share: int | None = None
         if launch < target.thread_registers // 8 * 8:
@@ -258,7 +258,3 @@ class WarpPlan:
     def together(cls, target: Target, *, waves: int) -> WarpPlan:
         """Plan for waves that all load, multiply and store: a single role."""
         return cls.of(target, (RoleEntry("mma", waves, _COPIES | {"mma"}),))
-
-
-def _launch_registers(target: Target, groups: int) -> int:
-    return min(target.thread_registers, target.registers // (groups * target.matrix_threads) // 8 * 8)

@@ -13,7 +13,7 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element, store_elements
 from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.tile_op.accumulator_fragments import FOUR
-from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup, require_layout
 from tilekit.tiles.tile import Tile
 
 COLUMNS_AT_ONCE = 64
@@ -125,6 +125,7 @@ class BoundDirectEpilogue:
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
         e, layout = self._e, self._e._layout
+        require_layout("DirectEpilogue", layout, accumulators)
         fragment = layout.fragment
         matrix = _Matrix(w, e, tile)
         lefts = range(0, layout.columns, COLUMNS_AT_ONCE)

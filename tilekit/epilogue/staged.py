@@ -16,7 +16,14 @@ from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
-from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import (
+    WARPGROUP_OF_EPILOGUE,
+    AccumulatorLayout,
+    AccumulatorTile,
+    Warpgroup,
+    require_layout,
+    require_storing_role,
+)
 from tilekit.tiles.tile import Tile
 
 
@@ -81,6 +88,7 @@ class StagedEpilogue:
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
         self._rows = rows
+        self._role = role
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
@@ -117,6 +125,7 @@ class StagedEpilogue:
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role."""
+        require_storing_role("StagedEpilogue", self._role, group)
         return BoundStagedEpilogue(w, self, group)
 
 
@@ -150,6 +159,7 @@ class BoundStagedEpilogue:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan
         layout = plan.layout
+        require_layout("StagedEpilogue", layout, accumulators)
         first_row = tile.row + self._part * layout.tile_rows
         index = 0
         for block in range(layout.blocks):

@@ -188,10 +188,17 @@ class BoundOperandLoader(Protocol):
 class OperandLoader(Protocol):
     """Loads tiles of a matrix by the first row of M or N, which a CTA may share with others of its cluster."""
 
-    tile: OperandTile
-    batched: bool
-    prefetches: bool
-    """Whether its copies can bring a tile into L2 alone."""
+    @property
+    def tile(self) -> OperandTile:
+        """The image that it fills."""
+
+    @property
+    def batched(self) -> bool:
+        """Whether the operand has a batch dimension: `at` is then given a batch index."""
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether its copies can bring a tile into L2 alone."""
 
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""

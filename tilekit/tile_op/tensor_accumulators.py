@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import Count, component, require_symbol
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, S32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
@@ -37,7 +37,7 @@ class TensorAccumulators:
     w
         The writer; barriers are allocated in its shared memory.
     memory
-        Where the region ``accumulators`` is claimed.
+        Where the region is claimed.
     op
         The instruction.
     stages
@@ -47,6 +47,8 @@ class TensorAccumulators:
     whole
         Whether sums of whole numbers are handed on as they are, their bits in place of an f32's; else they are rounded
         to f32.
+    name
+        Of the region and of the barriers: several in one tensor memory have different ones.
     """
 
     allocated = True
@@ -61,23 +63,25 @@ class TensorAccumulators:
         mma: Role,
         epilogue: Role,
         whole: bool = False,
+        name: str = "accumulators",
     ) -> None:
+        require_symbol("TensorAccumulators", "name", name)
         self.rounds = getattr(op, "sums", F32) is S32 and not whole
         self.layout: AccumulatorLayout = op.layout
         self.stages = stages
         self.memory = memory
         columns = self.columns_declared(self.layout, stages)
-        self.region = memory.claim("accumulators", columns=columns, claimant=type(self).__name__)
+        self.region = memory.claim(name, columns=columns, claimant=type(self).__name__)
         self._epilogue = epilogue
-        full, empty = self.declared(stages)
+        full, empty = self.declared(stages, name)
         self._full = w.shared.place(full, arrive=(mma.name,), wait=(epilogue.name,), arrivals=1)
         read = epilogue.arrivals * memory.cluster.group
         self._empty = w.shared.place(empty, arrive=(epilogue.name,), wait=(mma.name,), arrivals=read)
 
     @staticmethod
-    def declared(stages: int) -> tuple[SharedDeclaration, ...]:
+    def declared(stages: int, name: str = "accumulators") -> tuple[SharedDeclaration, ...]:
         """Shared memory for so many stages: two mbarriers each."""
-        return mbarriers("accumulators", ("full", "empty"), stages)
+        return mbarriers(name, ("full", "empty"), stages)
 
     @staticmethod
     def columns_declared(layout: AccumulatorLayout, stages: int) -> int:
