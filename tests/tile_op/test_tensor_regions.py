@@ -147,6 +147,13 @@ def test_no_more_columns_than_the_chip_has() -> None:
         memory(writer(), 1024)
 
 
+def test_a_chip_without_tensor_memory() -> None:
+    """Said as such, with what holds sums there."""
+    w = Writer("regions", target="sm_90a", threads=160)
+    with pytest.raises(TraceError, match=r"sm_90a has no tensor memory; nearest: RegisterAccumulators.*TK-TARGET-003"):
+        memory(w)
+
+
 def test_every_role_that_reads_learns_the_address() -> None:
     """A role that was not named among the others would read columns of no address."""
     w = writer()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, component, require_whole
+from tilekit.assembly.fit import Count, Whole, checked_once, component, require_whole
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import COPYING_REGISTERS
@@ -178,18 +177,18 @@ class WarpPlan:
         return WarpPlan(self.target, (*roles, role))
 
     @classmethod
-    @cache
+    @checked_once
     def register_accumulators(
         cls,
         target: Target,
         *,
-        consumers: int,
-        accumulators: int,
+        consumers: Count,
+        accumulators: Count,
         pingpong: bool = False,
         epilogue_loads: bool = False,
         copies: bool = False,
         counts: bool = False,
-        copying: int = COPYING_REGISTERS,
+        copying: Count = COPYING_REGISTERS,
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread.
 
@@ -222,7 +221,7 @@ class WarpPlan:
         return plan.with_role(EPILOGUE_LOAD, beside="load") if epilogue_loads else plan
 
     @classmethod
-    @cache
+    @checked_once
     def tensor_memory(
         cls, target: Target, *, scheduler: bool, epilogue_loads: bool = False, copies: bool = False
     ) -> WarpPlan:
@@ -243,8 +242,8 @@ class WarpPlan:
         return plan.with_role(EPILOGUE_LOAD) if epilogue_loads else plan
 
     @classmethod
-    @cache
-    def waves(cls, target: Target, *, load: int, mma: int, copies: bool = True) -> WarpPlan:
+    @checked_once
+    def waves(cls, target: Target, *, load: Count, mma: Count, copies: bool = True) -> WarpPlan:
         """Plan for matrix instructions of a single wave: `load` waves that copy and `mma` that multiply and store.
 
         Without `copies` one thread loads. Every thread keeps the registers that it was launched with.
@@ -254,7 +253,7 @@ class WarpPlan:
         return cls.of(target, (loads, RoleEntry("mma", mma, may, matrix_waves=1)))
 
     @classmethod
-    @cache
-    def together(cls, target: Target, *, waves: int) -> WarpPlan:
+    @checked_once
+    def together(cls, target: Target, *, waves: Count) -> WarpPlan:
         """Plan for waves that all load, multiply and store: a single role."""
         return cls.of(target, (RoleEntry("mma", waves, _COPIES | {"mma"}),))

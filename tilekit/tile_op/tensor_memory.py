@@ -86,7 +86,12 @@ class TensorMemory:
         cluster: Cluster,
         barrier: Barrier,
     ) -> None:
-        require_whole("TensorMemory", "capacity", capacity, Whole(MIN_COLUMNS, w.target.tensor_columns or MIN_COLUMNS))
+        if not w.target.tensor_columns:
+            raise TraceError(
+                f"{w.target.name} has no tensor memory; nearest: RegisterAccumulators, or target='sm_100a'",
+                code="TK-TARGET-003",
+            )
+        require_whole("TensorMemory", "capacity", capacity, Whole(MIN_COLUMNS, w.target.tensor_columns))
         if len(allocates.warps) != 1:
             raise TraceError(
                 f"role {allocates.name!r} has {len(allocates.warps)} warps, but one warp allocates tensor memory; "
