@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, require_symbol, require_whole
+from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
@@ -140,6 +140,8 @@ class Writer(Verbs):
         require_whole("Writer", "threads", threads, Whole(1, chip.max_threads))
         require_whole("Writer", "resident", resident, Whole(1))
         require_whole("Writer", "profile_tiles", profile_tiles, Whole(0, MAX_PROFILE))
+        if uses is not None and not callable(uses):
+            raise illegal("Writer", "uses", uses, "what is called with each Use, or None")
         self.name = name
         self.target = chip
         self.dialect = DIALECTS[chip.isa]
