@@ -135,3 +135,21 @@ def test_as_declared() -> None:
     assert (scalar(a, b, np.float32([2])) == (2 * product).astype(tk.BF16.numpy)).all()
     sums = upright.matmul(epilogue=totals, outputs=(upright.D, tk.Output("total0", tk.F32, "m")))
     assert (sums(a, b)[1] == product.sum(1)).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "places", "says"),
+    [
+        (lambda x: x, {}, r"legal: a function that tilekit.epilogue marks.*nearest: @tilekit.epilogue above its def"),
+        (scaled(2.0), {}, r"Written.of\(scaled\(\.\.\.\), called\).*nearest: scaled"),
+        (scaled, {"scale": ROW, "scal": ROW}, "has no operand 'scal'; it has scale; nearest: scale"),
+        (scaled, {}, "lacks the places of scale"),
+    ],
+)
+def test_what_is_no_function_of_an_epilogue(function: Any, places: dict[str, tk.Place], says: str) -> None:
+    """A plain function, one that has been called, and places that are not its operands'."""
+    w = tk.Writer("written", target="sm_90a", threads=256)
+    columns = w.parameter("columns", tk.registers.U32, lambda call: call.n)
+    with pytest.raises(TraceError, match=says) as caught:
+        tk.Written.of(w, function, places, columns=columns)
+    assert caught.value.code == "TK-EPI-001"

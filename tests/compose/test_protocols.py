@@ -65,3 +65,16 @@ def test_all_that_is_missing_is_said_at_once() -> None:
         require_protocol("StandardLoader", "a", Passing(object()), tk.OperandLoader)
     said = "it has no tile, batched, prefetches, prefetch(w), bind(w, stages, multicast), which OperandLoader asks for"
     assert said in str(caught.value)
+
+
+def test_a_class_is_no_component() -> None:
+    """A class in the place of what is made of it is told so, and not of a method that lacks an argument."""
+    with pytest.raises(
+        TraceError, match=r"it is the class itself; nearest: one made of it, RegisterAccumulators\(...\)"
+    ):
+        require_protocol("Driver", "accumulators", tk.RegisterAccumulators, tk.Accumulators)
+    w = tk.Writer("fit", target="sm_90a", threads=256)
+    rows = w.parameter("rows", tk.registers.U32, lambda call: call.m)
+    op = tk.Wgmma(*(tk.OperandTile(name, tk.BF16, 64, "k") for name in "ab"), warpgroups=1)
+    with pytest.raises(TraceError, match=r"given the class Elementwise.*Elementwise\(w, ...\).*TK-EPI-001"):
+        tk.DirectEpilogue(w, op.layout, tk.Elementwise, out=tk.BF16, rows=rows, columns=rows)  # type: ignore[arg-type]

@@ -318,6 +318,8 @@ def _classes(hint: Any) -> tuple[type, ...]:
 
 def _misfit(component: Any, expected: type) -> str | None:
     """Why a component does not fit; None where it does."""
+    if isinstance(component, type) and expected is not type:
+        return f"it is the class itself; nearest: one made of it, {component.__name__}(...)"
     if _class_fits(type(component), expected):  # type: ignore[arg-type]  # classes can be hashed
         return None
     if not getattr(expected, "_is_protocol", False):

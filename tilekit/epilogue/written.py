@@ -6,6 +6,7 @@ column's operands once for each pair of them, and the rest for each element.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -23,7 +24,7 @@ from tilekit.epilogue.column_totals import ColumnTotal, ColumnTotals
 from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
 from tilekit.epilogue.graph import Step
-from tilekit.epilogue.python import EpilogueFunction
+from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals
 from tilekit.epilogue.totals import Tiles
 from tilekit.epilogue.written_operands import ReachedMatrix, Vector
@@ -205,6 +206,20 @@ class Written:
         TraceError
             ``TK-EPI-001`` for operands without a place and outputs without a type; what the class raises.
         """
+        if not isinstance(function, EpilogueFunction):
+            called = isinstance(function, EpilogueCall)
+            given = f"{function.function.name}(...), called" if called else shown(function)
+            nearest = function.function.name if called else "@tilekit.epilogue above its def"
+            legal = "a function that tilekit.epilogue marks, not called: its operands are the kernel's"
+            raise TraceError(f"Written.of({given}); legal: {legal}; nearest: {nearest}", code="TK-EPI-001")
+        for name in places:
+            if name not in function.operands:
+                near = difflib.get_close_matches(name, function.operands, 1, 0.0)
+                raise TraceError(
+                    f"Written.of({function.name}) has no operand {name!r}; it has "
+                    f"{', '.join(function.operands) or 'none'}" + (f"; nearest: {near[0]}" if near else ""),
+                    code="TK-EPI-001",
+                )
         missing = [name for name in function.operands if name not in places]
         if missing:
             raise TraceError(
