@@ -111,6 +111,7 @@ def test_check_from_python() -> None:
     kernel: tk.ComposedKernel = runpy.run_path(MINE.rpartition(":")[0])["gated_matmul"]
     reports = kernel.check(m=72, n=136)
     assert len(reports) == 3
+    assert repr(reports) == "<3 interleavings with the same results; nothing found>"
     assert all(report.clean for report in reports)
     with pytest.raises(TilekitError) as caught:
         kernel.check(q=3)
