@@ -6,10 +6,13 @@ A generated table stands between ``<!-- name -->`` and ``<!-- /name -->``. The t
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
+from tilekit import compose
 from tilekit.assembly.dialect import Dialect
 from tilekit.assembly.fragment import Fragment
 from tilekit.assembly.fragment_files import every_fragment
@@ -114,6 +117,41 @@ def chips_table() -> str:
     return "\n".join(rows)
 
 
+def protocols() -> list[type]:
+    """The protocols of `tilekit.compose`, by name."""
+    found = (getattr(compose, name) for name in sorted(compose.__all__))
+    return [one for one in found if isinstance(one, type) and getattr(one, "_is_protocol", False)]
+
+
+def protocols_table() -> str:
+    """Every member that a protocol of `tilekit.compose` asks for: how it is called, what it returns, what it does."""
+    rows = ["| protocol | member | returns | what |", "|---|---|---|---|"]
+    for protocol in protocols():
+        for base in reversed(protocol.__mro__):
+            if not getattr(base, "_is_protocol", False) or base is Protocol:
+                continue
+            for name, member in vars(base).items():
+                function = member.fget if isinstance(member, property) else member
+                if name.startswith("_") or not inspect.isfunction(function):
+                    continue
+                signature = inspect.signature(function)
+                call = name if isinstance(member, property) else f"{name}({_taken(signature)})"
+                returns = str(signature.return_annotation).replace("|", r"\|")
+                about = " ".join((function.__doc__ or "").split()).replace("|", r"\|")
+                rows.append(f"| `{protocol.__name__}` | `{call}` | `{returns}` | {about} |")
+    return "\n".join(rows)
+
+
+def _taken(signature: inspect.Signature) -> str:
+    """What a method is given, a star before what is given by name."""
+    own = list(signature.parameters.values())[1:]
+    spelled = [str(one.replace(annotation=one.empty)) for one in own]
+    by_name = [one.kind is one.KEYWORD_ONLY for one in own]
+    if any(by_name):
+        spelled.insert(by_name.index(True), "*")
+    return ", ".join(spelled)
+
+
 def with_table(page: str, name: str, table: str) -> str:
     """Return the page with the table called `name` replaced."""
     return re.sub(
@@ -125,6 +163,8 @@ def main() -> None:
     """Bring the pages up to date."""
     fragments, errors, model = DOCS / "fragments.md", DOCS / "errors.md", DOCS / "hopper-model.md"
     model.write_text(with_table(model.read_text("utf-8"), "model", model_table()), "utf-8")
+    asked = DOCS / "reference" / "protocols.md"
+    asked.write_text(with_table(asked.read_text("utf-8"), "protocols", protocols_table()), "utf-8")
     readme = DOCS.parent / "README.md"
     readme.write_text(with_table(readme.read_text("utf-8"), "chips", chips_table()), "utf-8")
     text = fragments.read_text("utf-8")

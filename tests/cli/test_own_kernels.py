@@ -74,11 +74,44 @@ def test_names_are_near() -> None:
         load(MINE[:-1])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("run", MINE.replace("row_sums.py", "row_sum.py")), "TK-CLI-013", "there is no file"),
+        (("run", MINE.replace("row_sums.py", "row_sum.py")), "TK-CLI-013", f"nearest: {MINE}"),
+        (("lint", MINE), "TK-CLI-013", f"Nearest: tilekit run {MINE}"),
+        (("lint", MINE.rpartition(":")[0]), "TK-CLI-013", "it is Python"),
+        (("tune", MINE, "--shape", "64x64x64"), "TK-CLI-013", "Nearest: tilekit bench"),
+        (("run", "README.md:kernel"), "TK-CLI-001", "or a kernel of yours, FILE.py:NAME"),
+        (("run", "grouped"), "TK-CLI-001", "grouped_matmul runs from Python, as tilekit.grouped_matmul"),
+        (("emulate", MINE, "--explore", "-1"), "", "--explore"),
+    ],
+)
+def test_commands_that_do_not_fit(arguments: tuple[str, ...], code: str, words: str) -> None:
+    """Each is answered in the command line's words, with what does it instead."""
+    exit_code, text = invoke(*arguments)
+    assert exit_code == 2
+    said = " ".join(text.split())
+    assert code in said
+    assert words.replace(" ", "") in said.replace(" ", "")
+
+
+def test_a_file_that_leaves(tmp_path: Path) -> None:
+    """A file that calls exit says so, with its line; the command does not end in silence with the file's code."""
+    from tilekit.cli.own_kernel import load
+
+    file = tmp_path / "mine.py"
+    file.write_text("x = 1\nraise SystemExit(5)\n")
+    with pytest.raises(TilekitError, match=r"mine.py:2: SystemExit: 5.*TK-CLI-013"):
+        load(f"{file}:kernel")
+
+
 def test_check_from_python() -> None:
     """`check` reports each run; a letter that no operand has is refused; results that depend on the order are."""
     kernel: tk.ComposedKernel = runpy.run_path(MINE.rpartition(":")[0])["gated_matmul"]
     reports = kernel.check(m=72, n=136)
     assert len(reports) == 3
+    assert repr(reports) == "<3 interleavings with the same results; nothing found>"
     assert all(report.clean for report in reports)
     with pytest.raises(TilekitError) as caught:
         kernel.check(q=3)

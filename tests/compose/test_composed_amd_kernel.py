@@ -74,6 +74,6 @@ def test_a_component_of_nvidia_s() -> None:
         tk.TmaLoader(w, tile, participants=1).prefetch(w)
         return OneCta()
 
-    kernel = tk.kernel(*OPERANDS, target="gfx950", threads=256)(loads)
+    kernel = tk.kernel(tk.Input("a", tk.BF16, "mk"), *OPERANDS, target="gfx950", threads=256)(loads)
     with pytest.raises(FragmentError, match=r"tma\.py.*places fragments of PTX; this kernel is for gfx950"):
         _ = kernel.assembly

@@ -433,3 +433,33 @@ def test_torch_tensors_on_a_gpu() -> None:
                 exact = (a.double() @ weights.double().T) * scale.double()
                 assert (int8(a, weights, scale) == exact.to(torch.bfloat16)).all()
         torch.cuda.synchronize()
+
+
+def test_checked_on_indices_and_given_arrays() -> None:
+    """Inputs of s32 are indices into every extent, and `check` takes arrays: a kernel that gathers can be checked."""
+
+    @tk.kernel(
+        tk.Input("x", tk.F32, "v"),
+        tk.Input("index", tk.S32, "m"),
+        tk.Output("out", tk.F32, "m"),
+        target="sm_90a",
+        threads=64,
+    )
+    def gather(w: tk.Writer) -> tk.Schedule:
+        """out[i] = x[index[i]]."""
+        raise NotImplementedError
+
+    for extents in ({}, {"v": 3, "m": 200}, {"m": 5}):
+        made = gather.example(7, **extents)
+        assert 0 <= made["index"].min() <= made["index"].max() < min(made["x"].size, made["index"].size)
+    rows = np.arange(9, dtype=np.int32)
+    made = gather.example(index=rows, v=50)
+    assert made["index"] is rows
+    assert made["x"].shape == (50,)
+    for given, says in (
+        ({"index": rows[None]}, r"index: given 'one of shape \(1, 9\)'; legal: an array of shape \(m\)"),
+        ({"w": 3}, "w: given 3; legal: an extent from 1 on, of v, m; or an array, of x, index"),
+        ({"m": 2.5}, "m: given 2.5; legal: an extent from 1 on"),
+    ):
+        with pytest.raises(ArgumentError, match=says):
+            gather.example(**given)

@@ -112,6 +112,7 @@ def _tensor(m: Bench) -> dict[str, Any]:
         "mma": ONE,
         "epilogue": MMA,
         "whole": False,
+        "name": "accumulators",
     }
 
 
@@ -278,6 +279,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "cluster": 1,
         "resident": 1,
         "profile_tiles": 0,
+        "uses": None,
     },
     "TileProfiler": lambda m: {"tiles": 16, "activities": {"load": 1, "mma": 2}},
     "TogetherSync": lambda m: {"stages": 2},

@@ -142,6 +142,9 @@ def test_generated_tables_are_current():
     assert tables["with_table"](model, "model", tables["model_table"]()) == model
     readme = (ROOT / "README.md").read_text("utf-8")
     assert tables["with_table"](readme, "chips", tables["chips_table"]()) == readme
+    protocols = (ROOT / "docs" / "reference" / "protocols.md").read_text("utf-8")
+    assert tables["with_table"](protocols, "protocols", tables["protocols_table"]()) == protocols
+    assert all(f"\n::: tilekit.compose.{one.__name__}\n" in protocols for one in tables["protocols"]())
     assert model.count("\n| `") > 25
 
 

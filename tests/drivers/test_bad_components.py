@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tilekit import BlackwellConfig, MatmulConfig, MatmulSpec
@@ -15,12 +16,12 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import PingPong
-from tilekit.drivers.warp_plan import RoleEntry
+from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.dtypes import BF16
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.compose import compose
-from tilekit.targets import SM_90A, SM_100A
+from tilekit.targets import SM_90A, SM_100A, target
 
 SPEC = MatmulSpec(functions=ElementwiseSpec(residual=BF16))
 
@@ -214,3 +215,29 @@ def test_a_role_on_warps_that_the_kernel_lacks() -> None:
     message = r"'late' has warps 3 to 4, .* 128 threads are 4 warps; nearest: threads=160"
     with pytest.raises(TraceError, match=message), w.role(late, warp):
         pass
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (
+            lambda: WarpPlan.waves(target("gfx942"), load=4, mma=[]),
+            r"WarpPlan.waves\(mma=\[\]\); legal: an int",
+        ),
+        (lambda: WarpPlan.waves(target("gfx942"), load=np.float32(2.6), mma=4), "from 1 on; nearest: 3"),
+        (
+            lambda: WarpPlan.together(target("gfx942"), waves=float("nan")),
+            r"waves=nan\); legal: an integer from 1 on ",
+        ),
+        (
+            lambda: WarpPlan.register_accumulators(target("sm_90a"), consumers=0, accumulators=64),
+            r"WarpPlan.register_accumulators\(consumers=0\).*nearest: 1",
+        ),
+    ],
+)
+def test_plans_of_odd_numbers(make: Callable[[], WarpPlan], says: str) -> None:
+    """What cannot be hashed, or is no count, is refused as any other argument is."""
+    with pytest.raises(TraceError, match=says):
+        make()
+    with pytest.raises(TypeError, match=r"WarpPlan\.waves"):
+        WarpPlan.waves(target("gfx942"))  # type: ignore[call-arg]

@@ -33,6 +33,8 @@ WRONG_BODIES = {
     "x // 2": "//",
     "x & 1": "conditions",
     "x.astype('s8')": "astype",
+    "x.astype(3)": "astype(3); legal: bf16",
+    "x.astype('bf1')": "nearest: bf16",
     "np.where(x, 1, 2)": "a condition",
     "x[0] = 1": "neighbours",
     "f'{x:.2f}'": "a number",

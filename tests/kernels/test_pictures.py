@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import tilekit
+import tilekit.compose as tk
 from tilekit.emulator import Device, RaceError
+from tilekit.errors import ArgumentError
 from tilekit.kernels.picture import svg
 from tilekit.tensor import AddressSpace, Layout, Swizzle, TileTensor
 
@@ -146,3 +148,11 @@ def test_reports_and_findings_show_themselves() -> None:
     assert shown in report._repr_html_()
     ElementTree.fromstring(shown)
     assert finding.kind in shown
+
+
+@pytest.mark.parametrize("html", ["kernel.html", 1, None, b""])
+def test_html_is_asked_for_with_true(html: object) -> None:
+    """A path is not where the document goes: said, with what writes it."""
+    kernel = tk.portable_matmul("sm_90a")
+    with pytest.raises(ArgumentError, match=r"html: given .*legal: True or False.*nearest legal: True.*TK-ARG-001"):
+        kernel.explain(html=html)  # type: ignore[arg-type]

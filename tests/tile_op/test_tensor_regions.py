@@ -9,9 +9,13 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import F32, GMEM, TMEM
 from tilekit.assembly.values import RegisterTile
 from tilekit.assembly.writer import Role, Writer
+from tilekit.dtypes import BF16
 from tilekit.emulator import Device
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory, TensorRegion
 from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.operand import OperandTile
 
 WORK = Role("work", warps=range(4), may=frozenset({"tmem", "memory", "store", "sync"}))
 ISSUE = Role("issue", warps=range(4, 5), may=frozenset({"tmem", "memory", "sync"}))
@@ -135,3 +139,40 @@ def test_one_warp_allocates() -> None:
     w = writer()
     with pytest.raises(TraceError, match=r"role 'work' has 4 warps.*TK-TRACE-013"):
         TensorMemory(w, capacity=512, allocates=WORK, others=(), cluster=Cluster.read(w, 1, 1), barrier=1)
+
+
+def test_no_more_columns_than_the_chip_has() -> None:
+    """A capacity beyond the chip's, which a launch would refuse."""
+    with pytest.raises(TraceError, match=r"capacity=1024.*an integer from 32 to 512; nearest: 512.*TK-PART-001"):
+        memory(writer(), 1024)
+
+
+def test_a_chip_without_tensor_memory() -> None:
+    """Said as such, with what holds sums there."""
+    w = Writer("regions", target="sm_90a", threads=160)
+    with pytest.raises(TraceError, match=r"sm_90a has no tensor memory; nearest: RegisterAccumulators.*TK-TARGET-003"):
+        memory(w)
+
+
+def test_every_role_that_reads_learns_the_address() -> None:
+    """A role that was not named among the others would read columns of no address."""
+    w = writer()
+    cluster = Cluster.read(w, 1, 1)
+    tensor = TensorMemory(w, capacity=512, allocates=ISSUE, others=(), cluster=cluster, barrier=1)
+    tensor.claim("accumulators", columns=32, claimant="TensorAccumulators")
+    with w.role(WORK, w.warp()), pytest.raises(TraceError, match=r"others=\(\)\); legal: every role.*'work' too"):
+        tensor.bind(w, WORK)
+
+
+def test_two_accumulators_in_one_tensor_memory() -> None:
+    """Each has a name of its own; of one name the second is refused, and the advice can be followed."""
+    w = writer()
+    tensor = memory(w)
+    op = Tcgen05(OperandTile("a", BF16, 128, "k"), OperandTile("b", BF16, 64, "k"), group=1)
+    roles = {"mma": ISSUE, "epilogue": WORK}
+    first = TensorAccumulators(w, tensor, op, stages=1, **roles)
+    with pytest.raises(TraceError, match=r"give one of them another name.*TK-TRACE-016"):
+        TensorAccumulators(w, tensor, op, stages=1, **roles)
+    second = TensorAccumulators(w, tensor, op, stages=2, name="gates", **roles)
+    assert (first.region.first, second.region.first, tensor.columns) == (0, 64, 256)
+    assert {"gates.full", "accumulators.full"} <= {array.name for array in w.shared.arrays}

@@ -12,14 +12,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, wraps
+from numbers import Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tilekit.assembly.errors import TraceError
+from tilekit.dtypes import DTYPES, DType
 from tilekit.emulator.core.errors import shown
 
 _MISSING = object()
 _Component = TypeVar("_Component", bound=type)
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,9 @@ def require_whole(owner: str, name: str, given: object, bounds: Whole) -> None:
     """
     if type(given) is int and given in bounds:
         return
-    number = given if isinstance(given, (int, float)) and abs(given) < 1 << 62 else None
+    number = float(given) if isinstance(given, Real) else None
+    if number is not None and not abs(number) < 1 << 62:
+        number = None  # infinity and no number have no neighbour
     raise illegal(owner, name, given, bounds.words, None if number is None else bounds.nearest(number))
 
 
@@ -157,6 +162,33 @@ def component(cls: _Component) -> _Component:
     return cls
 
 
+def checked_once(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Have what a function makes of some arguments kept, each checked against its annotation the first time."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def checks(*arguments: Any, **named: Any) -> _Result:
+        try:
+            given = signature.bind(*arguments, **named).arguments
+        except TypeError:
+            return function(*arguments, **named)  # which says by its own name what is missing
+        for name, hint in _parameter_hints(function).items():
+            if name in given:
+                _require(function.__qualname__, name, given[name], hint)
+        return function(*arguments, **named)
+
+    kept = cache(checks)
+
+    @wraps(function)
+    def makes(*arguments: Any, **named: Any) -> _Result:
+        try:
+            return kept(*arguments, **named)
+        except TypeError:
+            return checks(*arguments, **named)  # what cannot be hashed is no legal argument
+
+    return makes
+
+
 @cache
 def _parameter_hints(function: Callable[..., Any]) -> dict[str, Any]:
     hints = get_type_hints(function, include_extras=True)
@@ -183,6 +215,8 @@ def _options(hint: Any) -> tuple[Any, ...]:
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return tuple(sorted(options, key=lambda one: one is NoneType))
 
+
+_DTYPES: Final = [dtype.name for dtype in DTYPES]
 
 _WORDS: Final = {bool: "True or False", int: "an integer", float: "a number", str: "a string", NoneType: "None"}
 
@@ -217,6 +251,13 @@ def _require_one(owner: str, name: str, given: Any, hint: Any) -> None:
             raise illegal(owner, name, given, f"{_name(parts[1])} by name")
         for key, member in given.items():
             _require(owner, f"{name}[{shown(key)}]", member, parts[1])
+    elif hint is DType:
+        if not isinstance(given, DType):
+            words = difflib.get_close_matches(given.lower(), _DTYPES, 1, 0.0) if isinstance(given, str) else _DTYPES[:1]
+            said = (
+                f"{owner}({name}={shown(given)}); legal: an element type; nearest: tilekit.compose.{words[0].upper()}"
+            )
+            raise TraceError(said, code="TK-PART-001")
     elif isinstance(hint, type) and (reason := _misfit(given, hint)) is not None:
         raise TraceError(f"{owner}({name}=) is given {_named(given)}: {reason}", code="TK-FIT-001")
 
@@ -277,19 +318,29 @@ def _classes(hint: Any) -> tuple[type, ...]:
 
 def _misfit(component: Any, expected: type) -> str | None:
     """Why a component does not fit; None where it does."""
+    if isinstance(component, type) and expected is not type:
+        return f"it is the class itself; nearest: one made of it, {component.__name__}(...)"
     if _class_fits(type(component), expected):  # type: ignore[arg-type]  # classes can be hashed
         return None
     if not getattr(expected, "_is_protocol", False):
         return None if isinstance(component, expected) else f"it is no {expected.__name__}"
+    offers = {name: _offered(component, name) for name, _ in _members(expected)}
+    missing = [f"{name}{_spelled(wanted)}" for name, wanted in _members(expected) if offers[name] is _MISSING]
+    if missing:
+        return f"it has no {', '.join(missing)}, which {expected.__name__} asks for"
     for name, wanted in _members(expected):
-        offered = inspect.getattr_static(component, name, _MISSING)
-        if offered is _MISSING:
-            return f"it has no {name}{_spelled(wanted)}, which {expected.__name__} asks for"
+        offered = offers[name]
         if wanted is not None and inspect.isfunction(offered) and not _takes(offered, wanted):
             return f"its {name}{_spelled(offered)} is not called as {expected.__name__}.{name}{_spelled(wanted)} is"
         if wanted is not None and not callable(getattr(component, name)):
             return f"its {name} is no method, which {expected.__name__} asks for"
     return None
+
+
+def _offered(component: Any, name: str) -> Any:
+    """A member as its class has it, without asking a property for its value; else what `__getattr__` passes on."""
+    static = inspect.getattr_static(component, name, _MISSING)
+    return static if static is not _MISSING else getattr(component, name, _MISSING)
 
 
 @cache

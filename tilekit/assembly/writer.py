@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, require_symbol, require_whole
+from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
@@ -45,6 +45,7 @@ from tilekit.assembly.trace import (
     Trace,
 )
 from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
+from tilekit.assembly.uses import Along, Element, Use, Uses
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
 from tilekit.targets import CHIPS, Target
@@ -99,6 +100,8 @@ class Writer(Verbs):
         CTAs that a multiprocessor is to hold at once: the registers of its threads are divided by it.
     profile_tiles
         Tiles of a CTA whose times the kernel is to note (`tilekit.drivers.profiler`), 0 for none.
+    uses
+        Compares what components do with the call's arrays with what the kernel declares; None where it declares none.
 
     Raises
     ------
@@ -115,6 +118,7 @@ class Writer(Verbs):
         cluster: int = 1,
         resident: int = 1,
         profile_tiles: int = 0,
+        uses: Uses | None = None,
     ) -> None:
         chip = target if isinstance(target, Target) else CHIPS.get(target) if isinstance(target, str) else None
         if chip is None:
@@ -136,6 +140,8 @@ class Writer(Verbs):
         require_whole("Writer", "threads", threads, Whole(1, chip.max_threads))
         require_whole("Writer", "resident", resident, Whole(1))
         require_whole("Writer", "profile_tiles", profile_tiles, Whole(0, MAX_PROFILE))
+        if uses is not None and not callable(uses):
+            raise illegal("Writer", "uses", uses, "what is called with each Use, or None")
         self.name = name
         self.target = chip
         self.dialect = DIALECTS[chip.isa]
@@ -143,6 +149,7 @@ class Writer(Verbs):
         self.cluster = cluster
         self.resident = resident
         self.profile_tiles = profile_tiles
+        self._uses = uses
         self.profiler: object | None = None
         """What notes the kernel's times, once it is declared (`tilekit.drivers.profiler.TileProfiler`)."""
         self.fragments = FragmentFiles(self)
@@ -274,6 +281,26 @@ class Writer(Verbs):
     def tensor_map(self, name: str, value: Callable[[Any], Any] | None = None) -> Value:
         """Declare a tensor map parameter and return its generic address; `value` describes it, given the call."""
         return self._declare(Parameter(name, MAP, value))
+
+    def uses(
+        self,
+        component: object,
+        argument: str,
+        array: str,
+        *,
+        dtype: Element | None = None,
+        along: Along | None = None,
+        contiguous: Literal["k", "mn"] | None = None,
+    ) -> None:
+        """Say what a component does with an array of the call; the arguments are those of a `Use`.
+
+        Raises
+        ------
+        TraceError
+            ``TK-COMP-009`` where the kernel declares the array otherwise.
+        """
+        if self._uses is not None:
+            self._uses(Use(type(component).__name__, argument, array, dtype, along, contiguous))
 
     # -- small expressions --------------------------------------------------------------------------------------------
 

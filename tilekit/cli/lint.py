@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, own_kernel
 
 
 def lint(
@@ -27,6 +27,11 @@ def lint(
     with common.presented(as_json):
         from tilekit.cli.sources import read_source
 
+        own_kernel.refuse_file(
+            str(file),
+            "it is Python; text of assembly is linted, and a composed kernel's is checked as it is traced and run",
+            f"tilekit run {file if ':' in str(file) else f'{file}:NAME'}",
+        )
         source = read_source(file)
         if source.language == "AMDGCN":
             from tilekit.emulator.gcn.lint import lint as lint_text

@@ -25,9 +25,27 @@ USUAL = 64
 """Elements along a letter of which nothing is said."""
 
 
+OR_FILE = "or a kernel of yours, FILE.py:NAME"
+"""What else stands for KERNEL, for errors."""
+
+
 def names_file(kernel: str) -> bool:
     """Whether what stands for KERNEL is a file and a name in it."""
     return ".py:" in kernel or kernel.endswith(".py")
+
+
+def refuse_file(kernel: str, what: str, instead: str) -> None:
+    """Refuse a kernel of a file where a command takes none.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-CLI-013`` with what does it instead.
+    """
+    from tilekit.errors import ArgumentError
+
+    if names_file(kernel):
+        raise ArgumentError(f"{kernel}: {what}. Nearest: {instead}", code="TK-CLI-013")
 
 
 def load(kernel: str) -> ComposedKernel:
@@ -44,11 +62,19 @@ def load(kernel: str) -> ComposedKernel:
 
     file, _, name = kernel.rpartition(".py:")
     path = Path(f"{file}.py" if name and file else kernel)
+    if not path.is_file():
+        beside = [one.name for one in path.parent.glob("*.py")]
+        near = difflib.get_close_matches(path.name, beside, 1)
+        raise ArgumentError(
+            f"KERNEL {kernel}: there is no file {path}"
+            + (f"; nearest: {path.with_name(near[0])}{f':{name}' if file else ''}" if near else ""),
+            code="TK-CLI-013",
+        )
     try:
         made = runpy.run_path(str(path))
     except TilekitError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line, frame = "", error.__traceback__
         while frame is not None:
             if frame.tb_frame.f_code.co_filename == str(path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common, options, workloads
+from tilekit.cli import common, options, own_kernel, workloads
 
 if TYPE_CHECKING:
     from tilekit.kernels.family import Family
@@ -72,6 +72,11 @@ def tune(
     """
     names = [name for text in suite or () for name in text.split(",")]
     with common.presented(as_json):
+        own_kernel.refuse_file(
+            kernel,
+            "a composed kernel has no configs to choose from: its function says what it is",
+            f"tilekit bench {kernel}, of each way to make it",
+        )
         family, chip = workloads.tuned_family(kernel), workloads.chip_of(target)
         if bool(names) == bool(shape):
             common.refuse("--shape", shape, "one of --shape and --suite", "4096x4096x4096")

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tilekit.cli import own_kernel
 from tilekit.cli.common import refuse
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ def product_family(kernel: str) -> Family:
         import difflib
 
         nearest = difflib.get_close_matches(kernel, products, n=1)
-        legal = ", ".join(products)
+        legal = f"{', '.join(products)}; {own_kernel.OR_FILE}"
+        others = difflib.get_close_matches(kernel, known.keys() - set(products), n=1)
+        if kernel not in known and others and not nearest:
+            legal += f"; {others[0]} runs from Python, as tilekit.{others[0]}"
         if kernel in known:
             from tilekit.bench.suites import SUITES
 

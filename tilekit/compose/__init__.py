@@ -15,7 +15,7 @@ from tilekit.compose.operands import Input, Output
 from tilekit.compose.portable import portable_matmul
 from tilekit.compose.portable_choices import PortableChoice, portable_choices
 from tilekit.drivers.attention import Attention
-from tilekit.drivers.consumer_schedule import Cooperative, PingPong
+from tilekit.drivers.consumer_schedule import BoundConsumerSchedule, ConsumerSchedule, Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.multistage import Multistage
 from tilekit.drivers.ping_pong import PingPongWaves
@@ -24,7 +24,20 @@ from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.tensor_attention import TensorAttention
 from tilekit.drivers.turns import NoTurns, Turns
 from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
-from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
+from tilekit.drivers.warp_specialized import (
+    BoundEpilogue,
+    BoundLoader,
+    BoundOp,
+    BoundReduction,
+    BoundSource,
+    Epilogue,
+    Reduction,
+    StageLoader,
+    TileOp,
+    TileScheduler,
+    TileSource,
+    WarpSpecialized,
+)
 from tilekit.dtypes import BF16, E2M1X2, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, UE8M0, DType
 from tilekit.epilogue.column_totals import ColumnTotals
 from tilekit.epilogue.direct import DirectEpilogue
@@ -52,15 +65,26 @@ from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_io.payload_loader import (
     AlongColumns,
     AlongRows,
+    BoundOperandLoader,
+    BoundTileLoader,
     OperandLoader,
     PayloadLoader,
+    PrefetchedCopies,
     StandardLoader,
+    TileCopies,
     TileLoader,
 )
 from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
-from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import (
+    AccumulatorConsumer,
+    AccumulatorLayout,
+    AccumulatorProducer,
+    Accumulators,
+    AccumulatorTile,
+    Warpgroup,
+)
 from tilekit.tile_op.attention_tcgen05 import TensorScores, TensorWeighted
 from tilekit.tile_op.attention_tensors import AttentionTensors
 from tilekit.tile_op.attention_wgmma import Scores, Weighted
@@ -69,7 +93,7 @@ from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
-from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
+from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators, RegisterOp
 from tilekit.tile_op.row_exchange import RowExchange
 from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
@@ -79,7 +103,7 @@ from tilekit.tile_op.wgmma import Wgmma
 from tilekit.tile_pipeline.barrier_sync import BarrierSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
-from tilekit.tile_pipeline.payload import Payload, StandardPayload
+from tilekit.tile_pipeline.payload import Payload, StageTile, StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync
@@ -97,7 +121,7 @@ from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.heads import HeadTile
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.scale_tile import ScaleTile
-from tilekit.tiles.stage import HeldStage, Stage
+from tilekit.tiles.stage import AsyncReader, AsyncWriter, HeldStage, Stage
 from tilekit.tiles.tile import Tile
 
 __all__ = [
@@ -112,14 +136,26 @@ __all__ = [
     "S8",
     "S32",
     "UE8M0",
+    "AccumulatorConsumer",
     "AccumulatorLayout",
+    "AccumulatorProducer",
     "AccumulatorTile",
     "Accumulators",
     "AlongColumns",
     "AlongRows",
+    "AsyncReader",
+    "AsyncWriter",
     "Attention",
     "AttentionTensors",
     "BarrierSync",
+    "BoundConsumerSchedule",
+    "BoundEpilogue",
+    "BoundLoader",
+    "BoundOp",
+    "BoundOperandLoader",
+    "BoundReduction",
+    "BoundSource",
+    "BoundTileLoader",
     "BufferLoader",
     "BufferScaleLoader",
     "BufferToLdsLoader",
@@ -130,6 +166,7 @@ __all__ = [
     "ColumnTotals",
     "ComposedAttention",
     "ComposedKernel",
+    "ConsumerSchedule",
     "ConsumerSync",
     "Cooperative",
     "CopyPlan",
@@ -173,6 +210,7 @@ __all__ = [
     "PingPongWaves",
     "Place",
     "PortableChoice",
+    "PrefetchedCopies",
     "ProducerSync",
     "PromotedAccumulators",
     "QuantisedEpilogue",
@@ -181,6 +219,7 @@ __all__ = [
     "Reduction",
     "RegisterAccumulators",
     "RegisterLoader",
+    "RegisterOp",
     "RegisterTile",
     "Role",
     "RoleEntry",
@@ -198,6 +237,7 @@ __all__ = [
     "SplitKReduction",
     "Stage",
     "StageLoader",
+    "StageTile",
     "StagedEpilogue",
     "StandardLoader",
     "StandardPayload",
@@ -215,11 +255,13 @@ __all__ = [
     "TensorSharedHeadEpilogue",
     "TensorWeighted",
     "Tile",
+    "TileCopies",
     "TileLoader",
     "TileOp",
     "TilePipeline",
     "TileProfiler",
     "TileScheduler",
+    "TileSource",
     "TmaLoader",
     "TogetherSync",
     "Transform",

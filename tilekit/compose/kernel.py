@@ -9,21 +9,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
-
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, Writer
+from tilekit.compose.declared import Declared
+from tilekit.compose.example import example_inputs
 from tilekit.compose.explain import explain
-from tilekit.compose.operands import Arrays, Input, Operand, Output, check_operands, read_arrays
+from tilekit.compose.operands import Arrays, Operand, Output, check_operands, read_arrays
 from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import ArrayKernel
 from tilekit.kernels.interleavings import agreeing
 from tilekit.kernels.launch import Launch, require_value
 from tilekit.kernels.picture import Shown
-from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
+from tilekit.kernels.plan import BoundArrays, EmulatedPlan, EmulatorKeywords, Plan, plan_for, require_device
 from tilekit.kernels.resolve import resolve_target
 from tilekit.runtime.emulated import Work
 from tilekit.runtime.trace import TileTrace
@@ -153,6 +153,7 @@ class ComposedKernel(ArrayKernel):
             threads=self._threads,
             cluster=self._cluster,
             profile_tiles=self._profile_tiles,
+            uses=Declared(self.name, self.operands),
         )
         scheduler = self._compose(w)
         if not callable(getattr(scheduler, "schedule", None)):
@@ -240,9 +241,7 @@ class ComposedKernel(ArrayKernel):
             For arrays that are not as the kernel's operands say (``TK-COMP-002``, ``TK-COMP-003``) or that a component
             cannot take; ``TK-API-001`` where the GPU is another chip than the kernel's.
         """
-        if device not in (None, self.device):
-            legal = f"None, or {self.device!r} for arrays in host memory"
-            raise ArgumentError.of("device", device, legal=legal, nearest=self.device, code="TK-COMP-002")
+        require_device(self, device, "TK-COMP-002")
         found = read_arrays(self.name, self.operands, arrays, named)
         outputs = [operand.name for operand in self.operands if isinstance(operand, Output)]
         made = tuple(found.given[name] for name in outputs)
@@ -253,19 +252,16 @@ class ComposedKernel(ArrayKernel):
             lambda addresses, resident, scratch: self._launch(found, addresses, resident, scratch),
             lambda launch: Work(flops=found.flops, tiles=launch.tiles),
         )
-        if bound.out.device != "cpu":
-            return DevicePlan(self, bound)
-        # Copies are aligned as the arrays are: what a component cannot take, it says now.
-        bound.launch({name: view.address for name, view in found.views.items()}, 1, lambda name, size: 0)
-        if device is not None:
-            resolve_target(bound.out, device)
-            self.require_chip(0)
-            return StagedPlan(self, bound)
         chosen: dict[str, Any] = {"seed": seed, **(emulator or {})}
-        known = EmulatorKeywords.__annotations__
-        for option in chosen.keys() - known.keys():
-            raise ArgumentError.of("emulator", option, legal=", ".join(known), code="TK-COMP-002")
-        return EmulatedPlan(self, bound, chosen)
+        if bound.out.device == "cpu":
+            # Copies are aligned as the arrays are: what a component cannot take, it says now.
+            bound.launch({name: view.address for name, view in found.views.items()}, 1, lambda name, size: 0)
+            if device is not None:
+                resolve_target(bound.out, device)
+            known = EmulatorKeywords.__annotations__
+            for option in chosen.keys() - known.keys():
+                raise ArgumentError.of("emulator", option, legal=", ".join(known), code="TK-COMP-002")
+        return plan_for(self, bound, device, chosen)
 
     def emulate(
         self,
@@ -340,35 +336,33 @@ class ComposedKernel(ArrayKernel):
         plan()
         return plan.trace()
 
-    def example(self, seed: int = 0, **extents: int) -> dict[str, Any]:
-        """Inputs of small whole numbers, as NumPy arrays by name; a letter without an extent has 64.
+    def example(self, seed: int = 0, **given: Any) -> dict[str, Any]:
+        """Inputs of small whole numbers, as NumPy arrays by name.
+
+        Parameters
+        ----------
+        seed
+            Of the numbers.
+        given
+            Extents by letter, 64 where none is given, and arrays by input: ``kernel.example(m=200, index=rows)``. Of an
+            input of s32, which may hold indices, the numbers are at least 0 and below every extent.
 
         Raises
         ------
         ArgumentError
-            ``TK-COMP-003`` for a letter that no operand has, and for an extent below 1.
+            ``TK-COMP-003`` for what is neither a letter nor an input, and for an extent below 1.
         """
-        letters = "".join(dict.fromkeys("".join(one.shape for one in self.operands)))
-        for letter, extent in extents.items():
-            if letter not in letters or extent < 1:
-                legal = f"an extent from 1 on, of {', '.join(letters)}"
-                raise ArgumentError.of(letter, extent, legal=legal, nearest=64, code="TK-COMP-003")
-        random = np.random.default_rng(seed)
-        return {
-            one.name: random.integers(-2, 3, [extents.get(letter, 64) for letter in one.shape]).astype(one.dtype.numpy)
-            for one in self.operands
-            if isinstance(one, Input)
-        }
+        return example_inputs(self.operands, seed, given)
 
-    def check(self, *, seeds: Sequence[int] = (0, 1, 2), **extents: int) -> tuple[Any, ...]:
+    def check(self, *, seeds: Sequence[int] = (0, 1, 2), **given: Any) -> tuple[Any, ...]:
         """Run the kernel on the emulator, under several interleavings, on small whole numbers.
 
         Parameters
         ----------
         seeds
             Of the interleavings.
-        extents
-            By letter, 64 where none is given: ``kernel.check(m=200, n=72)``.
+        given
+            As for `example`: ``kernel.check(m=200, n=72)``.
 
         Returns
         -------
@@ -380,7 +374,7 @@ class ComposedKernel(ArrayKernel):
         ArgumentError
             ``TK-COMP-006`` where the results of two interleavings differ.
         """
-        inputs = self.example(**extents)
+        inputs = self.example(**given)
         return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds)
 
     # -- what a launch asks -------------------------------------------------------------------------------------------

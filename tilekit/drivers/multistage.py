@@ -89,13 +89,14 @@ class Multistage(WarpSpecialized):
             )
         accumulators = self.accumulators.producer(w, role)
         op = self.op.bind(w, self.inputs.tiles, group)
-        store = self._storing(w, group)
+        store, complete = self._storing(w, group), self.accumulators.consumer(w, group)
         stages = _Stages(w, self, cast(SteppedOp, op), loader.writer)
         clock = self._clock(w, "mma", group)
         for tile in self.scheduler.tiles(w, role):
             with timed(clock, tile), accumulators.acquire(tile) as target:
                 stages.multiply(tile, loader.at(w, tile), target)
-            store.tile(target, tile)
+            with complete.acquire(tile) as finished:
+                store.tile(finished, tile)
         store.finish()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, component, require_whole
+from tilekit.assembly.fit import Count, Whole, checked_once, component, require_whole
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import COPYING_REGISTERS
@@ -135,7 +134,7 @@ class WarpPlan:
     @property
     def launch_registers(self) -> int:
         """Registers a thread is launched with."""
-        return _launch_registers(self.target, self.threads // self.target.matrix_threads)
+        return self.target.launch_registers(self.threads)
 
     @classmethod
     def of(cls, target: Target, entries: Sequence[RoleEntry], *, first: Sequence[str] = ()) -> WarpPlan:
@@ -178,18 +177,18 @@ class WarpPlan:
         return WarpPlan(self.target, (*roles, role))
 
     @classmethod
-    @cache
+    @checked_once
     def register_accumulators(
         cls,
         target: Target,
         *,
-        consumers: int,
-        accumulators: int,
+        consumers: Count,
+        accumulators: Count,
         pingpong: bool = False,
         epilogue_loads: bool = False,
         copies: bool = False,
         counts: bool = False,
-        copying: int = COPYING_REGISTERS,
+        copying: Count = COPYING_REGISTERS,
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread.
 
@@ -202,7 +201,7 @@ class WarpPlan:
         registers, and it keeps as many: two of them spill with 40.
         """
         groups = 1 + consumers
-        launch = _launch_registers(target, groups)
+        launch = target.launch_registers(groups * target.matrix_threads)
         load_share: int | None = None
         mma_share: int | None = None
         if launch < target.thread_registers // 8 * 8:
@@ -222,7 +221,7 @@ class WarpPlan:
         return plan.with_role(EPILOGUE_LOAD, beside="load") if epilogue_loads else plan
 
     @classmethod
-    @cache
+    @checked_once
     def tensor_memory(
         cls, target: Target, *, scheduler: bool, epilogue_loads: bool = False, copies: bool = False
     ) -> WarpPlan:
@@ -243,8 +242,8 @@ class WarpPlan:
         return plan.with_role(EPILOGUE_LOAD) if epilogue_loads else plan
 
     @classmethod
-    @cache
-    def waves(cls, target: Target, *, load: int, mma: int, copies: bool = True) -> WarpPlan:
+    @checked_once
+    def waves(cls, target: Target, *, load: Count, mma: Count, copies: bool = True) -> WarpPlan:
         """Plan for matrix instructions of a single wave: `load` waves that copy and `mma` that multiply and store.
 
         Without `copies` one thread loads. Every thread keeps the registers that it was launched with.
@@ -254,11 +253,7 @@ class WarpPlan:
         return cls.of(target, (loads, RoleEntry("mma", mma, may, matrix_waves=1)))
 
     @classmethod
-    @cache
-    def together(cls, target: Target, *, waves: int) -> WarpPlan:
+    @checked_once
+    def together(cls, target: Target, *, waves: Count) -> WarpPlan:
         """Plan for waves that all load, multiply and store: a single role."""
         return cls.of(target, (RoleEntry("mma", waves, _COPIES | {"mma"}),))
-
-
-def _launch_registers(target: Target, groups: int) -> int:
-    return min(target.thread_registers, target.registers // (groups * target.matrix_threads) // 8 * 8)

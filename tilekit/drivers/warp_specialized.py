@@ -134,8 +134,9 @@ class TileOp(Protocol):
 class TileScheduler(Protocol):
     """What the driver asks of a scheduler."""
 
-    yields_early: bool
-    """Whether the next kernel may start as soon as this one has."""
+    @property
+    def yields_early(self) -> bool:
+        """Whether the next kernel may start as soon as this one has."""
 
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output."""
@@ -255,6 +256,7 @@ class WarpSpecialized:
             promotes = accumulators.promote is not None
             consumer = self.inputs.consumer(w, op, in_flight=self.in_flight, promotes=promotes)
             store = self._storing(w, group) if group is not None else None
+            complete = self.accumulators.consumer(w, group) if group is not None else None
             clock = self._clock(w, "mma", group)
             schedule = self.consumers.bind(w, group)
             for tile in self.scheduler.tiles(w, role):
@@ -265,8 +267,9 @@ class WarpSpecialized:
                                 op.multiply(w, target, stage, accumulate=k != tile.k_first)
                         schedule.hand_over()
                         consumer.finish()
-                    if store is not None:
-                        store.tile(target, tile)
+                    if store is not None and complete is not None:
+                        with complete.acquire(tile) as finished:
+                            store.tile(finished, tile)
             if store is not None:
                 store.finish()
 

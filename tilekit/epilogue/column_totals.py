@@ -57,7 +57,7 @@ class ColumnTotals(Totals):
         raster: Tiles,
         combine: Combine = "sum",
     ) -> None:
-        super().__init__(w, "column totals", name, layout=layout, raster=raster, combine=combine)
+        super().__init__(w, "column totals", name, along="columns", layout=layout, raster=raster, combine=combine)
         pieces = raster.tile_m // layout.fragment.rows
         self._group = max(1, GROUP // pieces) * pieces
         self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))

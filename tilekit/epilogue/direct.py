@@ -13,7 +13,7 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element, store_elements
 from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
 from tilekit.tile_op.accumulator_fragments import FOUR
-from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup, require_layout
 from tilekit.tiles.tile import Tile
 
 COLUMNS_AT_ONCE = 64
@@ -80,6 +80,7 @@ class DirectEpilogue:
         self._rows = rows
         self._columns = columns
         self._batched = batched
+        w.uses(self, "out", "d", dtype=out)
         self._address = w.parameter("d", GMEM, lambda call: call.address("d"))
         self._row_pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
         self._batch_pitch = None
@@ -87,6 +88,7 @@ class DirectEpilogue:
             self._batch_pitch = w.parameter("batch_pitch", U32, lambda call: call.matrix("d").matrix_pitch)
         self._source = functions.source
         if self._source is not None:
+            w.uses(self, "source", source, dtype=self._source, along="matrix")
             self._source_address = w.parameter("residual", GMEM, lambda call: call.address(source))
             self._source_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix(source).row_pitch)
             self._source_batch_pitch = None
@@ -123,6 +125,7 @@ class BoundDirectEpilogue:
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
         e, layout = self._e, self._e._layout
+        require_layout("DirectEpilogue", layout, accumulators)
         fragment = layout.fragment
         matrix = _Matrix(w, e, tile)
         lefts = range(0, layout.columns, COLUMNS_AT_ONCE)

@@ -6,6 +6,7 @@ which is part of a kernel's spec: equal graphs are one kernel.
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from tilekit.epilogue.graph import (
     Kind,
     Step,
 )
+from tilekit.errors import ArgumentError
 
 _HERE, _NUMPY = (str(Path(file).resolve().parent) for file in (__file__, np.__file__))
 
@@ -396,10 +398,15 @@ def as_float(x: Element) -> Element:
 
 def cast(x: Element, dtype: Any) -> Element:
     """An element rounded to an element type, and an f32 again."""
-    wanted = as_dtype(dtype, f"{x.tracer.name}'s astype")
+    try:
+        wanted = as_dtype(dtype, "astype")
+    except ArgumentError:
+        wanted = None
     if wanted not in DTYPES:
-        legal = ", ".join(one.name for one in DTYPES)
-        raise error(f"{x.tracer.name}: astype({wanted}); legal: {legal}; nearest: f32")
+        names = [one.name for one in DTYPES]
+        near = difflib.get_close_matches(dtype, names, 1) if isinstance(dtype, str) else []
+        nearest = near[0] if near else "f32"
+        raise error(f"{x.tracer.name}: astype({dtype!r}); legal: {', '.join(names)}; nearest: {nearest}")
     x = as_float(x)
     if wanted in (BF16, F16):
         return x.tracer.step("round", x, value=wanted.name)

@@ -138,15 +138,19 @@ class Elementwise:
         if spec.scale == "value":
             self._scale = w.parameter("scale", F32_REGISTER, lambda call: call.number("scale"))
         elif spec.scale == "pointer":
+            w.uses(self, "spec.scale", "scale", dtype=F32, along="scalar")
             self._scale_address = w.parameter("scale", GMEM, lambda call: call.address("scale"))
         self._scale_a = self._scale_b = None
         if spec.scale_a:
             if rows is None:
                 raise illegal("Elementwise", "rows", rows, "the number of rows, each of which has a scale")
+            w.uses(self, "spec.scale_a", "scale_a", dtype=F32, along="rows")
             self._scale_a = _Vector.declare(w, "scale_a", F32, rows, batched=batched)
         if spec.scale_b:
+            w.uses(self, "spec.scale_b", "scale_b", dtype=F32, along="columns")
             self._scale_b = _Vector.declare(w, "scale_b", F32, columns, batched=batched)
         if spec.bias is not None:
+            w.uses(self, "spec.bias", "bias", dtype=spec.bias, along="columns")
             self._bias = _Vector.declare(w, "bias", spec.bias, columns, batched=spec.biases)
         self._beta = None
         if spec.residual is not None:

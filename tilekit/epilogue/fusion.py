@@ -93,6 +93,12 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
     TraceError
         ``TK-EPI-001`` naming both sides.
     """
+    if isinstance(functions, type):
+        name = functions.__name__
+        raise TraceError(
+            f"{where} was given the class {name} as its functions; nearest: one made of it, {name}(w, ...)",
+            code="TK-EPI-001",
+        )
     wanted = [*vars(Fusion), *(vars(Reducing) if getattr(functions, "reduces_rows", False) else ())]
     missing = [name for name in wanted if not name.startswith("_") and not hasattr(functions, name)]
     kind = type(functions).__name__

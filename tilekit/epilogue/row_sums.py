@@ -60,7 +60,7 @@ class RowSums(Totals):
         raster: Tiles,
         combine: Combine = "sum",
     ) -> None:
-        super().__init__(w, "row sums", name, layout=layout, raster=raster, combine=combine)
+        super().__init__(w, "row sums", name, along="rows", layout=layout, raster=raster, combine=combine)
         self._rows = w.parameter(f"{name}_rows", U32, lambda call: fits(f"{name}'s rows", call.m))
         self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))
         self._tiles = w.parameter(f"{name}_tiles", U32, self._shares)

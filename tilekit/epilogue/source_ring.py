@@ -62,6 +62,7 @@ class SourceRing:
         require_warpgroups("SourceRing", "reads", reads, layout.waves)
         require_symbol("SourceRing", "name", name)
         require_word("SourceRing", "dtype", dtype, (BF16, F16, F32))
+        w.uses(self, "dtype", matrix, dtype=dtype, along="matrix")
         self.plan = plan = SubtilePlan(layout, dtype, transposed)
         self.stages = stages
         self.warpgroups = len(reads.warps) // layout.waves

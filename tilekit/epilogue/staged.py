@@ -16,7 +16,14 @@ from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
-from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import (
+    WARPGROUP_OF_EPILOGUE,
+    AccumulatorLayout,
+    AccumulatorTile,
+    Warpgroup,
+    require_layout,
+    require_storing_role,
+)
 from tilekit.tiles.tile import Tile
 
 
@@ -77,9 +84,11 @@ class StagedEpilogue:
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         require_warpgroups("StagedEpilogue", "role", role, layout.waves)
         require_word("StagedEpilogue", "out", out, (BF16, F16, F32, S32, E4M3, E5M2))
+        w.uses(self, "out", "d", dtype=out)
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
         self._rows = rows
+        self._role = role
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
@@ -116,6 +125,7 @@ class StagedEpilogue:
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role."""
+        require_storing_role("StagedEpilogue", self._role, group)
         return BoundStagedEpilogue(w, self, group)
 
 
@@ -149,6 +159,7 @@ class BoundStagedEpilogue:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan
         layout, totals = plan.layout, reducing(e._functions)
+        require_layout("StagedEpilogue", layout, accumulators)
         first_row = tile.row + self._part * layout.tile_rows
         index, first_pair = 0, None
         if totals is not None:

@@ -15,8 +15,10 @@ from typing import Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import GMEM, U32, U64
+from tilekit.assembly.uses import Along
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
+from tilekit.dtypes import F32
 from tilekit.epilogue.combining import Combine
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call
@@ -103,6 +105,8 @@ class Totals(ABC):
         The component, for messages.
     name
         What the call names the vector.
+    along
+        Whether it has an element a row or a column.
     layout
         How a warpgroup holds the accumulators.
     raster
@@ -117,9 +121,18 @@ class Totals(ABC):
     """
 
     def __init__(
-        self, w: Writer, what: str, name: str, *, layout: AccumulatorLayout, raster: Tiles, combine: Combine
+        self,
+        w: Writer,
+        what: str,
+        name: str,
+        *,
+        along: Along,
+        layout: AccumulatorLayout,
+        raster: Tiles,
+        combine: Combine,
     ) -> None:
         require_whole_rows(f"{what} {name!r}", layout, raster)
+        w.uses(self, "name", name, dtype=F32, along=along)
         self._layout = layout
         self._raster = raster
         self._combine: Combine = combine

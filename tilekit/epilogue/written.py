@@ -6,14 +6,16 @@ column's operands once for each pair of them, and the rest for each element.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.uses import Along
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
@@ -22,17 +24,19 @@ from tilekit.epilogue.column_totals import ColumnTotal, ColumnTotals
 from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
 from tilekit.epilogue.graph import Step
-from tilekit.epilogue.python import EpilogueFunction
+from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals
 from tilekit.epilogue.totals import Tiles, Totals, Uncounted
 from tilekit.epilogue.written_operands import ReachedMatrix, Vector
-from tilekit.epilogue.written_spec import Level, Place, WrittenSpec
+from tilekit.epilogue.written_spec import Level, Place, Where, WrittenSpec
 from tilekit.epilogue.written_steps import compute
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.tile import Tile
 
 STORED = (BF16, F16, F32, E4M3, E5M2)
 """Element types of further matrices."""
+
+_ALONG: Final[dict[Where, Along]] = {"scalar": "scalar", "row": "rows", "column": "columns", "matrix": "matrix"}
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,8 @@ class Written:
         for step in self._graph.steps:
             if step.does == "operand":
                 self._declare(w, int(step.value or 0), step)
+        for index, dtype in enumerate(spec.outputs, 1):
+            w.uses(self, "outputs", f"output{index}", dtype=dtype, along="matrix")
         self._outputs = [
             ReachedMatrix.declare(w, f"output{index}", dtype, batched=batched)
             for index, dtype in enumerate(spec.outputs, 1)
@@ -197,6 +203,20 @@ class Written:
         TraceError
             ``TK-EPI-001`` for operands without a place and outputs without a type; what the class raises.
         """
+        if not isinstance(function, EpilogueFunction):
+            called = isinstance(function, EpilogueCall)
+            given = f"{function.function.name}(...), called" if called else shown(function)
+            nearest = function.function.name if called else "@tilekit.epilogue above its def"
+            legal = "a function that tilekit.epilogue marks, not called: its operands are the kernel's"
+            raise TraceError(f"Written.of({given}); legal: {legal}; nearest: {nearest}", code="TK-EPI-001")
+        for name in places:
+            if name not in function.operands:
+                near = difflib.get_close_matches(name, function.operands, 1, 0.0)
+                raise TraceError(
+                    f"Written.of({function.name}) has no operand {name!r}; it has "
+                    f"{', '.join(function.operands) or 'none'}" + (f"; nearest: {near[0]}" if near else ""),
+                    code="TK-EPI-001",
+                )
         missing = [name for name in function.operands if name not in places]
         if missing:
             raise TraceError(
@@ -236,6 +256,7 @@ class Written:
                 type_ = U32 if step.kind == "u32" else F32_REGISTER
                 self._numbers[index] = w.parameter(name, type_, lambda call: call.number(name))
             return
+        w.uses(self, "places", name, dtype=place.dtype, along=_ALONG[place.where])
         if place.where == "matrix":
             self._matrices[index] = ReachedMatrix.declare(w, name, place.dtype, batched=place.batched)
             return

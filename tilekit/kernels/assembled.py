@@ -137,7 +137,15 @@ class AssembledKernel(ABC):
         ----------
         html
             Return a document that draws roles, registers, rings and memory, with the words below; else the words.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-ARG-001`` for an `html` that is neither True nor False: a file is for the caller to write.
         """
+        if not isinstance(html, bool):
+            legal = "True or False; explain(html=True) returns the document, for Path.write_text"
+            raise ArgumentError.of("html", html, legal=legal, nearest=True, code="TK-ARG-001")
         return page(self.shown(), self.described()) if html else self.described()
 
     def _repr_html_(self) -> str:

@@ -13,7 +13,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import ArrayKernel
 from tilekit.kernels.interleavings import agreeing
 from tilekit.kernels.picture import Shown
-from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
+from tilekit.kernels.plan import BoundArrays, EmulatorKeywords, Plan, plan_for, require_device
 from tilekit.targets import Target
 from tilekit.tiles.call import Call, Schedule
 
@@ -191,12 +191,7 @@ class FamilyKernel(ArrayKernel):
         bound = self.bound(call)
         if call.empty:
             return Plan(bound)
-        if bound.out.device != "cpu":
-            return DevicePlan(self, bound)
-        if call.device is not None:
-            self.require_chip(0)
-            return StagedPlan(self, bound)
-        return EmulatedPlan(self, bound, emulator)
+        return plan_for(self, bound, call.device, emulator)
 
     def check(self, *arrays: Any, seeds: Sequence[int] = (0, 1, 2), **keywords: Any) -> tuple[Any, ...]:
         """Run the kernel on the emulator, under several interleavings, whose results must agree to the bit.
@@ -222,11 +217,7 @@ class FamilyKernel(ArrayKernel):
 
     def _require_device(self, device: str | None) -> None:
         """Check the `device` of a `bind`."""
-        own = self.device
-        if device not in (None, own):
-            raise ArgumentError.of(
-                "device", device, legal=f"None, or {own!r} for arrays in host memory", nearest=own, code=self.MISFIT
-            )
+        require_device(self, device, self.MISFIT)
 
     def _require(self, facts: Iterable[tuple[str, Any, Any]], advice: str) -> None:
         """Compare what is given with what the kernel was built for."""

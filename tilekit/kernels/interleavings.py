@@ -12,7 +12,17 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.plan import EmulatedPlan, Plan
 
 
-def agreeing(name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int]) -> tuple[Any, ...]:
+class Checked(tuple[Any, ...]):
+    """What the emulator reported of each run of a `check`, in whose results all of them agree."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        found = [str(report) for report in self if not report.clean]
+        return f"<{len(self)} interleavings with the same results; {'; '.join(found) or 'nothing found'}>"
+
+
+def agreeing(name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int]) -> Checked:
     """Run a kernel on the emulator under several interleavings and return what was reported of each run.
 
     Parameters
@@ -49,4 +59,4 @@ def agreeing(name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int]) ->
             )
         first = digest
         reports.append(plan.report)
-    return tuple(reports)
+    return Checked(reports)

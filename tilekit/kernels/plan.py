@@ -278,3 +278,43 @@ class EmulatedPlan(HostPlan):
             work=self._bound.work(launch),
             reads_early=kernel.reads_early,
         )
+
+
+def require_device(kernel: AssembledKernel, device: str | None, code: str) -> None:
+    """Check the `device` of a `bind`: where arrays in host memory go.
+
+    Raises
+    ------
+    ArgumentError
+        With the family's `code`.
+    """
+    own = kernel.device
+    if device not in (None, own):
+        raise ArgumentError.of(
+            "device", device, legal=f"None, or {own!r} for arrays in host memory", nearest=own, code=code
+        )
+
+
+def plan_for(kernel: AssembledKernel, bound: BoundArrays, device: str | None, emulator: Mapping[str, Any]) -> Plan:
+    """The plan of bound arrays: on the GPU where they are there or are to go there, else on the emulator.
+
+    Parameters
+    ----------
+    kernel, bound
+        The kernel, and its arrays.
+    device
+        ``"cuda"`` or ``"hip"`` where arrays in host memory go to the GPU.
+    emulator
+        Options of `tilekit.emulator.Device`.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-API-001`` where the GPU is another chip than the kernel's.
+    """
+    if bound.out.device != "cpu":
+        return DevicePlan(kernel, bound)
+    if device is not None:
+        kernel.require_chip(0)
+        return StagedPlan(kernel, bound)
+    return EmulatedPlan(kernel, bound, emulator)

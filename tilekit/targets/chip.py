@@ -120,6 +120,11 @@ class Target:
         """Threads of the waves that issue a matrix instruction together."""
         return self.lanes * self.matrix_waves
 
+    def launch_registers(self, threads: int) -> int:
+        """Registers that each of a CTA's threads is launched with, at most."""
+        groups = -(-threads // self.matrix_threads)
+        return min(self.thread_registers, self.registers // (groups * self.matrix_threads) // 8 * 8)
+
     @property
     def portable(self) -> bool:
         """Whether later chips run its text: of PTX, what is for one chip alone has a letter behind the number."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component
@@ -74,6 +74,9 @@ class BufferOperand:
     prefetches = False
     """Threads bring nothing into L2 ahead of time."""
 
+    contiguous: Literal["k", "mn"] = "k"
+    """Which extent of the operand is contiguous in memory."""
+
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, lines: int, batched: bool) -> None:
         self.tile = tile
         self.batched = batched
@@ -81,6 +84,7 @@ class BufferOperand:
         self.lines_apart = lines
         self._check(role)
         name = tile.name
+        w.uses(self, "tile", name, dtype=tile.dtype, contiguous=self.contiguous)
         self.address = w.parameter(name, GMEM, lambda call: call.address(name))
         self.inner = w.parameter(f"{name}_inner", U32, self._inner)
         self.outer = w.parameter(f"{name}_outer", U32, self._outer)

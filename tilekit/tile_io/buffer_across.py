@@ -48,6 +48,8 @@ class BufferAcrossLoader(BufferOperand):
         ``TK-TRACE-017`` for a tile that the role's threads cannot share out.
     """
 
+    contiguous = "mn"
+
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
         self.threads = w.lanes * len(role.warps)
         super().__init__(w, tile, role=role, lines=self.threads // PIECES, batched=batched)

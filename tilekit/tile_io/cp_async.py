@@ -215,6 +215,7 @@ class CpAsyncLoader:
         self.tile = plan.tile
         self.batched = batched
         name = self.tile.name
+        w.uses(self, "plan", name, dtype=self.tile.dtype, contiguous=self.tile.major)
         self.address = w.parameter(name, GMEM, self._address)
         self.inner = w.parameter(f"{name}_inner", U32, lambda call: _line(call.matrix(name)))
         self.outer = w.parameter(f"{name}_outer", U32, lambda call: _outer(call.matrix(name)))

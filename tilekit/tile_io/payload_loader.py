@@ -188,10 +188,17 @@ class BoundOperandLoader(Protocol):
 class OperandLoader(Protocol):
     """Loads tiles of a matrix by the first row of M or N, which a CTA may share with others of its cluster."""
 
-    tile: OperandTile
-    batched: bool
-    prefetches: bool
-    """Whether its copies can bring a tile into L2 alone."""
+    @property
+    def tile(self) -> OperandTile:
+        """The image that it fills."""
+
+    @property
+    def batched(self) -> bool:
+        """Whether the operand has a batch dimension: `at` is then given a batch index."""
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether its copies can bring a tile into L2 alone."""
 
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
@@ -272,6 +279,7 @@ class AlongRows:
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
         """Prepare addresses of the tile's images in `stages`; once a role."""
+        w.uses(self, "loader", self.name, along="m")
         return _BoundAlong(self, self.loader.bind(w, stages, self.multicast), 0)
 
     def first(self, tile: Tile, offset: Operand) -> Value:
@@ -294,6 +302,7 @@ class AlongColumns(AlongRows):
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
         """Prepare addresses of the tile's images in `stages`; once a role."""
+        w.uses(self, "loader", self.name, along="n")
         bound = self.loader.bind(w, stages, self.multicast)
         return _BoundAlong(self, bound, self.half * self.loader.tile.rows if self.half is not None else 0)
 

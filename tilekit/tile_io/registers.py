@@ -72,6 +72,7 @@ class RegisterLoader:
         self.lines_apart = w.lanes * len(role.warps) // PIECES
         self._check(role)
         name = tile.name
+        w.uses(self, "tile", name, dtype=tile.dtype, contiguous=tile.major)
         self.address = w.parameter(name, GMEM, lambda call: call.address(name))
         self.inner = w.parameter(f"{name}_inner", U32, lambda call: self._extent(call, 0))
         self.outer = w.parameter(f"{name}_outer", U32, lambda call: self._extent(call, 1))

@@ -144,6 +144,7 @@ class TmaLoader:
         self.paired = paired
         self.policy = policy
         self.l2_promotion = l2_promotion
+        w.uses(self, "tile", tile.name, dtype=tile.dtype, contiguous=tile.major)
         self.map = w.tensor_map(f"{tile.name}_map", self.describe)
 
     def describe(self, call: Call) -> TensorMap:

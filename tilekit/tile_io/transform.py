@@ -101,6 +101,7 @@ class TransformLoader:
                 code="TK-LOAD-002",
             )
         name = tile.name
+        w.uses(self, "source", name, dtype=source, contiguous=tile.major)
         self.address = w.parameter(name, GMEM, self._address)
         self.inner = w.parameter(f"{name}_inner", U32, partial(self._extent, 0))
         self.outer = w.parameter(f"{name}_outer", U32, partial(self._extent, 1))

@@ -51,6 +51,52 @@ def require_warpgroups(w: Writer, owner: str, **roles: tuple[Role, int]) -> None
             raise illegal(owner, name, given, f"a role of {warps} warps, all of whose threads work")
 
 
+def require_sharing(op: str, argument: str, given: int, group: Warpgroup) -> None:
+    """Check that as many warpgroups, or waves, share a tile as an instruction divides it among.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with the number of the role.
+    """
+    if given != group.sharing:
+        whose = f"those of role {group.role.name!r} that share a tile, {len(group.role.warps)} warps in all"
+        raise illegal(op, argument, given, f"{group.sharing}: {whose}", group.sharing)
+
+
+def require_storing_role(epilogue: str, role: Role, group: Warpgroup) -> None:
+    """Check that an epilogue was made for the role that stores.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with that role.
+    """
+    if role.warps != group.role.warps:
+        storing = group.role
+        legal = f"the role that stores, {storing.name!r} of warps {storing.warps.start} to {storing.warps.stop - 1}"
+        raise illegal(epilogue, "role", role.name, legal, storing.name)
+
+
+def require_layout(epilogue: str, layout: AccumulatorLayout, tile: AccumulatorTile) -> None:
+    """Check that an epilogue was made for accumulators that lie as those do which it is given.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with both.
+    """
+    given = tile.layout
+    if (layout.blocks, layout.rows, layout.columns, layout.parts) != (
+        given.blocks,
+        given.rows,
+        given.columns,
+        given.parts,
+    ):
+        legal = f"that of the accumulators, {given.words} a warpgroup"
+        raise illegal(epilogue, "layout", layout.words, legal, "the op's layout")
+
+
 @dataclass(frozen=True)
 class Warpgroup:
     """A thread's place among its role's warpgroups.
@@ -66,6 +112,8 @@ class Warpgroup:
         The warp and the thread in its warpgroup: 0 to 3 and 0 to 127 where a matrix instruction is four warps'.
     waves
         Warps of a warpgroup.
+    role
+        The role.
     """
 
     index: Value | int
@@ -73,6 +121,7 @@ class Warpgroup:
     warp: Value
     thread: Value
     waves: int
+    role: Role
 
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
@@ -81,10 +130,15 @@ class Warpgroup:
         thread = w.thread() & (waves * w.lanes - 1)
         member = warp - role.warps.start
         if len(role.warps) == waves:
-            return cls(index=0, part=0, warp=member, thread=thread, waves=waves)
+            return cls(index=0, part=0, warp=member, thread=thread, waves=waves, role=role)
         index = member // waves
         part = index if role.turns == 1 else 0
-        return cls(index=index, part=part, warp=member & (waves - 1), thread=thread, waves=waves)
+        return cls(index=index, part=part, warp=member & (waves - 1), thread=thread, waves=waves, role=role)
+
+    @property
+    def sharing(self) -> int:
+        """Warpgroups of the role that share a tile: one where they take turns."""
+        return len(self.role.warps) // self.waves if self.role.turns == 1 else 1
 
 
 @dataclass(frozen=True)
@@ -122,6 +176,11 @@ class AccumulatorLayout:
     waves: int
     lanes: int
     fragment: AccumulatorFragment = QUAD_FRAGMENT
+
+    @property
+    def words(self) -> str:
+        """Its extents, for errors."""
+        return f"{self.blocks} x ({self.rows} x {self.columns})"
 
     @property
     def threads(self) -> int:
@@ -187,7 +246,9 @@ class AccumulatorLayout:
 class AccumulatorTile(Protocol):
     """A finished tile in the hands of an epilogue."""
 
-    layout: AccumulatorLayout
+    @property
+    def layout(self) -> AccumulatorLayout:
+        """How a warpgroup holds them."""
 
     def clear(self, w: Writer) -> None:
         """Zero the accumulators: what an empty sum needs."""
@@ -202,8 +263,9 @@ class AccumulatorTile(Protocol):
 class Accumulators(Protocol):
     """Where accumulators live, and how the mma role hands them to the epilogue."""
 
-    allocated: bool
-    """Whether they must be freed once every role is done."""
+    @property
+    def allocated(self) -> bool:
+        """Whether they must be freed once every role is done."""
 
     def initialise(self, w: Writer) -> None:
         """Prepare barriers (one thread)."""
@@ -212,7 +274,7 @@ class Accumulators(Protocol):
         """Prepare the mma role; by all of its threads, once."""
 
     def consumer(self, w: Writer, group: Warpgroup) -> AccumulatorConsumer:
-        """Prepare the epilogue role; by all of its threads, once."""
+        """Prepare the role that stores, be it an epilogue role or the mma role itself; by all of its threads, once."""
 
     def free(self, w: Writer, warp: Value) -> None:
         """Give back what was allocated; by every warp, after a barrier of the CTA, or of the cluster."""

@@ -20,7 +20,7 @@ from tilekit.assembly.types import B32, F32, S32, SMEM, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulator_fragments import AccumulatorFragment
-from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group
+from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group, require_sharing
 from tilekit.tile_op.images import check_images
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
@@ -258,7 +258,8 @@ class Mfma:
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundMfma:
         """Prepare a lane's places in the tiles; once a role."""
-        group = require_group("Mfma", group)
+        group = require_group(type(self).__name__, group)
+        require_sharing(type(self).__name__, "waves", self.down.waves * self.across.waves, group)
         return BoundMfma(w, self, tiles, group.part)
 
 

@@ -18,7 +18,7 @@ from tilekit.assembly.types import B32, F32, S32, SMEM, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS, INTERLEAVED_FRAGMENT, QUAD_FRAGMENT
-from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group
+from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group, require_sharing
 from tilekit.tile_op.images import check_images
 from tilekit.tile_op.mfma import Kinds, Share, WaveLayout, in_grid
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
@@ -176,6 +176,7 @@ class MmaSync:
                 "warps together; nearest: a role with matrix_waves=1, as WarpPlan.waves has it",
                 code="TK-TRACE-013",
             )
+        require_sharing("MmaSync", "warps", self.down.waves * self.across.waves, group)
         return BoundMmaSync(w, self, tiles, group.part)
 
 

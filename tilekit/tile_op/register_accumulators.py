@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32, S32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -50,16 +51,31 @@ class RegisterAccumulators:
     def free(self, w: Writer, warp: Value) -> None:
         """Nothing to free."""
 
+    @property
+    def registers(self) -> int:
+        """Registers of a thread that they take."""
+        return self.layout.blocks * self.layout.rows * self.layout.columns // self.layout.threads
+
     def producer(self, w: Writer, role: Role) -> RegisterAccumulators:
-        """Declare the registers; once a role."""
+        """Declare the registers; once a role.
+
+        Raises
+        ------
+        TraceError
+            ``TK-PART-001`` where the role's threads have no register left beside them.
+        """
         layout = self.layout
+        room = role.registers or w.target.launch_registers(w.threads)
+        if self.registers >= room:
+            legal = f"less than the {room} registers of a thread of role {role.name!r}, which needs some for addresses"
+            raise illegal(type(self).__name__, "op", f"{self.registers} accumulators a thread", legal, "a smaller tile")
         registers = layout.rows * layout.columns // layout.threads
         self._tiles = [w.tile(self._type, registers, "acc") for _ in range(layout.blocks)]
         return self
 
-    def consumer(self, w: Writer, group: Warpgroup) -> RegisterAccumulators:
-        """The same registers."""
-        return self
+    def consumer(self, w: Writer, group: Warpgroup) -> FinishedRegisters:
+        """The same registers, complete when the role's own program order says so."""
+        return FinishedRegisters(self)
 
     @contextmanager
     def acquire(self, tile: Tile | None = None) -> Iterator[RegisterAccumulators]:
@@ -103,6 +119,18 @@ class RegisterAccumulators:
 
     def done(self, w: Writer) -> None:
         """Nothing to hand back."""
+
+
+@dataclass(frozen=True)
+class FinishedRegisters:
+    """Registers whose sums are complete, for the epilogue of the role that made them."""
+
+    accumulators: RegisterAccumulators
+
+    @contextmanager
+    def acquire(self, tile: Tile) -> Iterator[RegisterAccumulators]:
+        """Enter with the registers: there is nothing to wait for."""
+        yield self.accumulators
 
 
 class PromotedAccumulators(RegisterAccumulators):

@@ -16,7 +16,7 @@ from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.targets import CHIPS
-from tilekit.tile_op.accumulators import Warpgroup, require_group
+from tilekit.tile_op.accumulators import Warpgroup, require_group, require_sharing
 from tilekit.tile_op.mfma import ATOM, COLUMNS, ROWS, BoundMfma, Mfma, Share, in_grid
 from tilekit.tile_op.quadrants import HALVES
 from tilekit.tiles.scale_tile import WORD_BYTES, ScaleTile
@@ -56,7 +56,9 @@ class ScaledMfma(Mfma):
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundScaledMfma:
         """Prepare a lane's places in the tiles; once a role."""
-        return BoundScaledMfma(w, self, tiles, require_group("ScaledMfma", group).part)
+        group = require_group("ScaledMfma", group)
+        require_sharing("ScaledMfma", "waves", self.down.waves * self.across.waves, group)
+        return BoundScaledMfma(w, self, tiles, group.part)
 
 
 class BoundScaledMfma(BoundMfma):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import Count, component, require_symbol
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, S32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
@@ -48,7 +48,7 @@ class TensorAccumulators:
         Whether sums of whole numbers are handed on as they are, their bits in place of an f32's; else they are rounded
         to f32.
     name
-        Of the region and the barriers: another one for each of several accumulators.
+        Of the region and of the barriers: several in one tensor memory have different ones.
     """
 
     allocated = True
@@ -65,6 +65,7 @@ class TensorAccumulators:
         whole: bool = False,
         name: str = "accumulators",
     ) -> None:
+        require_symbol("TensorAccumulators", "name", name)
         self.rounds = getattr(op, "sums", F32) is S32 and not whole
         self.layout: AccumulatorLayout = op.layout
         self.stages = stages

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Barrier, Whole, component
+from tilekit.assembly.fit import Barrier, Whole, component, illegal, require_whole
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -86,6 +86,12 @@ class TensorMemory:
         cluster: Cluster,
         barrier: Barrier,
     ) -> None:
+        if not w.target.tensor_columns:
+            raise TraceError(
+                f"{w.target.name} has no tensor memory; nearest: RegisterAccumulators, or target='sm_100a'",
+                code="TK-TARGET-003",
+            )
+        require_whole("TensorMemory", "capacity", capacity, Whole(MIN_COLUMNS, w.target.tensor_columns))
         if len(allocates.warps) != 1:
             raise TraceError(
                 f"role {allocates.name!r} has {len(allocates.warps)} warps, but one warp allocates tensor memory; "
@@ -163,6 +169,9 @@ class TensorMemory:
 
     def bind(self, w: Writer, role: Role) -> Value:
         """Allocate, or learn the address: once a role, by whole warps of all the roles; later only look it up."""
+        if role.warps not in [known.warps for known in self._roles]:
+            others = tuple(other.name for other in self._roles[1:])
+            raise illegal("TensorMemory", "others", others, f"every role that reaches it, {role.name!r} too", role.name)
         if role.name not in self._bases:
             if role is self._allocates:
                 group = self.cluster.group

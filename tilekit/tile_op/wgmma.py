@@ -10,7 +10,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, S32, U32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group
+from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group, require_sharing
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODES, MatrixDescriptor
 from tilekit.tile_op.images import check_images
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
@@ -88,6 +88,7 @@ class Wgmma:
                 )
         self.a = a
         self.b = b
+        self.warpgroups = warpgroups
         self.rows = a.rows // warpgroups
         self._a_descriptor = MatrixDescriptor.of(a, WGMMA_MODES)
         self._b_descriptor = MatrixDescriptor.of(b, WGMMA_MODES)
@@ -110,6 +111,7 @@ class Wgmma:
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
         """Prepare the descriptors of a warpgroup; once a role."""
         group = require_group("Wgmma", group)
+        require_sharing("Wgmma", "warpgroups", self.warpgroups, group)
         return BoundWgmma(w, self, tiles, group.part)
 
 
