@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[Path, ...]] = {
         ROOT / "tilekit" / "kernels" / "addition.py",
         *(CONV2D / f"{name}.py" for name in ("over_pixels", "filter_gradient", "turned")),
     ),
+    "conv2d: images' gradients with a stride": tuple(CONV2D / f"{name}.py" for name in ("phases", "phased")),
     "block_scaled: payload, op, spec, entry": (
         ROOT / "tilekit" / "tile_op" / "block_scaled.py",
         *(BLOCK_SCALED / f"{name}.py" for name in ("payload", "spec", "family")),

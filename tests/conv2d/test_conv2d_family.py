@@ -36,6 +36,7 @@ LIMITS = {
     "conv2d: its spec, reading a call, chips": 150,
     "conv2d: gradients": 250,
     "conv2d: gradients without copies": 425,
+    "conv2d: images' gradients with a stride": 255,
     "blockwise: payload and factors, spec, entry": 200,
     "blockwise: accumulators with factors, reads ahead": 166,
     "blockwise: values in the stages": 80,

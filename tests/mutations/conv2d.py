@@ -1,4 +1,4 @@
-"""Convolutions whose loaders are broken on purpose: three launches, and what is changed in them.
+"""Convolutions whose loaders are broken on purpose: four launches, and what is changed in them.
 
 What a load role shares with other kernels' is broken elsewhere. Here it is what only these loaders have: their copies
 and stores, the arithmetic that finds pixels and places, the im2col map, and the numbers that the host passes.
@@ -17,7 +17,7 @@ import numpy as np
 
 import tilekit
 from tests.conv2d.convolutions import Convolution
-from tilekit import MatmulConfig
+from tilekit import AmpereConfig, MatmulConfig
 from tilekit.dtypes import as_dtype
 from tilekit.emulator import Device, LaunchReport, TensorMap
 from tilekit.kernels.conv2d.arguments import ConvArguments
@@ -29,7 +29,9 @@ from .launches import STEP_BUDGET, Arguments
 from .mutation import Changes, Mutation, instead, mutations
 from .statements import Program, Statement
 
-OWN = re.compile(r"load (Pixels|Places|corner|GatheredRows|BoundGather)\b")
+OWN = re.compile(
+    r"load (Pixels|Places|corner|GatheredRows|BoundGather)\b|mma (Pixel|Digits|Places|corner|GatheredRows|BoundPixel)"
+)
 """Components that only convolutions have."""
 
 FIRST = 3
@@ -135,11 +137,18 @@ def conv_cases() -> dict[str, ConvCase]:
             Convolution(x=(12, 9, 11, 4), w=(24, 5, 7, 2), groups=2, stride=(2, 3), padding=(1, 2), dilation=(2, 1),
                         config=plain, **ways),
         ),
+        ConvCase(
+            "threads that multiply",
+            Convolution(x=(5, 9, 11, 40), w=(24, 5, 2, 20), groups=2, stride=(2, 3), padding=(1, 1), dilation=(2, 3),
+                        gap=8, config=AmpereConfig(tile=(32, 64), grid=(2, 4), stages=3),
+                        **ways | {"chip": "sm_80"}),
+        ),
     )  # fmt: skip
     return {case.name: case for case in every}
 
 
 ENGINE, FILTERS, THREADS = "im2col, cluster 1x2", "im2col of filters too, split K", "threads"
+MULTIPLY = "threads that multiply"
 IM2COL, EVERY = (ENGINE, FILTERS), (ENGINE, FILTERS, THREADS)
 UNNOTICED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
@@ -195,6 +204,33 @@ UNNOTICED: tuple[tuple[tuple[str, ...], str, str], ...] = (
         (THREADS,),
         r"load GatheredRows\._place: setp\.lt\.u32 #3: .*|host: a_extent_x: one more",
         "the stride leaves out the column behind the last one",
+    ),
+    (
+        (MULTIPLY,),
+        r"mma PixelRows\.load: (setp\.lt\.u32: one more|and\.pred( #3)?: first condition left out)"
+        r"|host: a_end_y: one more",
+        "pixels behind the filter's last place are multiplied by zeros",
+    ),
+    (
+        (MULTIPLY,),
+        r"mma BoundPixelLoader\.__init__: (mul\.lo\.u32 #3|add\.u32 #2): .*"
+        r"|mma PixelRows\.load: (mul\.lo|add)\.u32: .*",
+        "notes are one array, and the first copies are to stage 0: what is added is 0",
+    ),
+    (
+        (MULTIPLY,),
+        r"mma BoundPixelLoader\.__init__\.listcomp: add\.u32: .*",
+        "a warp has one class of lines, of which it makes all notes: what is added is 0",
+    ),
+    (
+        (MULTIPLY,),
+        r"mma GatheredRows\._pixel: (setp\.lt\.u32 #2: .*|and\.pred: second.*)",
+        "every line that is noted is one of the tile's",
+    ),
+    (
+        (MULTIPLY,),
+        r"mma PixelRows\.load: setp\.lt\.u32 #2: one more",
+        "lines of a class are 8 apart, as many as an image has output pixels here, and these reach no line behind it",
     ),
 )
 """Launch, names of mutations, and why nothing notices them."""

@@ -22,6 +22,7 @@ from tilekit.kernels.arguments import in_c_order, result_type
 from tilekit.kernels.conv2d.arguments import read_axes, read_groups, read_pixels
 from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
+from tilekit.kernels.conv2d.phased import PhasedArguments
 from tilekit.kernels.conv2d.turned import ImageGradientArguments, turns_filters
 from tilekit.kernels.rearrange import Dimension, rearrange
 from tilekit.kernels.resolve import resolve_target
@@ -76,8 +77,9 @@ def conv2d_input_gradient(
     -----
     Of 1x1 filters without stride and padding it is a plain product. Without a stride it is one convolution; where there
     are multiples of 64 filters, of multiples of 8 channels, they are turned as they are loaded (sm_90a, sm_100a), and
-    else copied in another order. With a stride there are as many convolutions as it has remainders, down times along,
-    each of copied filters, and each is copied to its pixels.
+    else copied in another order. With a stride it is one launch for such filters, nothing copied, whose batch are the
+    remainders of the stride, down times along. Else there are as many convolutions, each of copied filters, and each
+    is copied to its pixels.
 
     Examples
     --------
@@ -94,6 +96,8 @@ def conv2d_input_gradient(
     found = call.new((x.shape[0], *pair, x.shape[3]))
     if is_product(call.axes, call.chip, (dy_view, groups), (w_view, 1)):
         images_product((dy, dy_view), (w, w_view), found, groups, **call.how)
+        return call.images(found)
+    if call.input_phases(dy_view, w_view, found):
         return call.images(found)
     for down in _remainders(call.axes[0]):
         for along in _remainders(call.axes[1]):
@@ -281,6 +285,16 @@ class _Call:
         place: dict[str, Any] = {"target": self.chip, "device": self.device, "stream": self.stream}
         rearrange(source, out, dimensions, read_from=read, write_from=write, **place)
 
+    def input_phases(self, dy: ArrayView, w: ArrayView, found: Any) -> bool:
+        """Compute the gradient of all pixels at once, if there is a stride and nothing has to be copied."""
+        if all(axis.step == 1 for axis in self.axes) or not turns_filters(w, self.groups, self.chip):
+            return False
+        where: dict[str, Any] = {"target": self.chip, "device": self.device, "result": found}
+        call = PhasedArguments.phased(dy, w, self.axes, view_of(found), scale=self.scale, **where)
+        if call is not None:
+            launch(call, self.stream)
+        return call is not None
+
     def input_part(self, dy: Any, w: ArrayView, found: Any, down: _Remainder, along: _Remainder) -> None:
         """Compute the gradient of some of the pixels."""
         count, height, width, channels = _shape(found)
@@ -293,7 +307,7 @@ class _Call:
         whole = down.all_of(self.axes[0]) and along.all_of(self.axes[1])
         axes = [part.over(axis) for part, axis in zip((down, along), self.axes, strict=True)]
         part = found if whole else self.new((count, axes[0].out, axes[1].out, channels))
-        if not self.turned_part(dy, w, part, down, along, axes):
+        if not self.turned_part(w, part, down, along, axes):
             filters, each = w.shape[0] // self.groups, channels // self.groups
             turned = self.new((channels, down.taps, along.taps, filters), w.dtype)
             strides, (k, r, s, _) = c_strides(_shape(turned)), w.strides
@@ -327,23 +341,10 @@ class _Call:
             (down.first * width + along.first) * channels,
         )
 
-    def turned_part(
-        self, dy: Any, w: ArrayView, part: Any, down: _Remainder, along: _Remainder, axes: list[Axis]
-    ) -> bool:
-        """Compute it with filters that are turned as they are loaded, if that can be; of some places a copy."""
-        if not turns_filters(w, self.groups, self.chip):
+    def turned_part(self, w: ArrayView, part: Any, down: _Remainder, along: _Remainder, axes: list[Axis]) -> bool:
+        """Compute it with filters that are turned as they are loaded, if that can be: all their places."""
+        if (down.taps, along.taps) != w.shape[1:3] or not turns_filters(w, self.groups, self.chip):
             return False
-        owner: Any = None
-        if (down.taps, along.taps) != w.shape[1:3]:
-            (k, r, s, _), shape = w.strides, (w.shape[0], down.taps, along.taps, w.shape[3])
-            owner, out = self.new(shape, w.dtype), c_strides(shape)
-            order = [Dimension(shape[0], k, out[0]), Dimension(shape[1], down.tap_step * r, out[1])]
-            order += [Dimension(shape[2], along.tap_step * s, out[2]), Dimension(shape[3], 1, 1)]
-            self.copied(w, owner, order, down.tap * r + along.tap * s)
-            w = view_of(owner)
-        if owner is not None and is_product(axes, self.chip, (self.like, 1), (w, 1)):
-            images_product((dy, self.like), (owner, w), part, 1, **self.how)
-            return True
         where: dict[str, Any] = {"target": self.chip, "device": self.device, "result": part}
         call = ImageGradientArguments.turned(self.like, w, axes, view_of(part), scale=self.scale, **where)
         if call is not None:

@@ -107,6 +107,10 @@ class DirectEpilogue:
         """Prepare a thread's coordinates; once a role."""
         return BoundDirectEpilogue(w, self, group)
 
+    def placed(self, w: Writer, rows: list[Value], tile: Tile) -> list[tuple[Value, Value]] | None:
+        """Where rows of a tile lie, and whether the output has them; None where they follow each other."""
+        return None
+
 
 class BoundDirectEpilogue:
     """A `DirectEpilogue` in a role."""
@@ -197,7 +201,7 @@ class _Matrix:
     def __init__(self, w: Writer, epilogue: DirectEpilogue, tile: Tile) -> None:
         self._e = e = epilogue
         self.wide = e._wide
-        self._batch = tile.batch
+        self._tile, self._batch = tile, tile.batch
         self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
         # Rows of a group end where the group does.
         self._rows = e._rows if tile.row_end is None else tile.row_end
@@ -208,12 +212,15 @@ class _Matrix:
     def lines(self, w: Writer, rows: list[Value]) -> list[_Line]:
         """Find rows of it."""
         e = self._e
+        placed = e.placed(w, rows, self._tile)
+        if placed is not None:
+            rows = [row for row, _ in placed]
         starts = [self._start + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
         sources: list[Value | None] = [None for _ in rows]
         if self._source is not None and e._source is not None:
             size = e._source.bytes
             sources = [self._source + w.widen_multiply(row, e._source_pitch) * size for row in rows]
-        inside = [row < self._rows for row in rows]
+        inside = [row < self._rows for row in rows] if placed is None else [own for _, own in placed]
         return [_Line(*line) for line in zip(starts, sources, inside, strict=True)]
 
     def row_pair(self, w: Writer, row: Value, *, apart: int) -> Any:

@@ -86,6 +86,9 @@ def whole_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator
 def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Components of the caller's stand where the family's would."""
     own = spec.components
+    if spec.own_ranges and config.split_k > 1:
+        text = f"split_k={config.split_k}: sums of tiles are of different lengths, and each has one CTA"
+        yield Violation("shares of ranges", "split_k", text)
     if not own:
         return
     if own.scheduler is not None and config.claims_tiles:
@@ -102,6 +105,9 @@ def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
     if own.epilogue is not None and config.cluster_k > 1:
         text = f"cluster_k={config.cluster_k}: the caller's epilogue stores whole tiles, and each CTA has a part"
         yield Violation("an epilogue of parts", "cluster_k", text)
+    if own.epilogue is not None and config.m_below_atom:
+        text = f"tile M={config.tile[0]}: the caller's epilogue stores whole instructions' rows"
+        yield Violation("short rows of an epilogue", "tile", text)
     if own.functions is not None and config.swap_ab:
         yield Violation("functions of the transpose", "swap_ab", "swap_ab=True: the caller's functions are upright")
     if own.functions is not None and config.cluster_k > 1:

@@ -131,6 +131,9 @@ class MatmulSpec:
     stores_rows: ClassVar[bool] = False
     """Whether a thread stores whole rows of a tile, which it reads from tensor memory: no transposes, and no shares."""
 
+    own_ranges: ClassVar[bool] = False
+    """Whether tiles have sums of different lengths, each of one CTA."""
+
     own_sums: ClassVar[bool] = False
     """Whether the sums of k-blocks are the family's own to add, on every chip, each with factors of its own."""
 
