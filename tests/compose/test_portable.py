@@ -208,3 +208,22 @@ def test_on_a_gpu(target: str, choice: tk.PortableChoice) -> None:
     for seed in range(10):
         for body in BODIES:
             body(target, choice, seed, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("argument", "given", "says"),
+    [
+        ("tile", float("nan"), r"portable_matmul\(tile=nan\); legal: a tuple of int"),
+        ("tile", (128, 2.5), r"tile\[1\]=2.5\); legal: an integer from 1 on; nearest: 3"),
+        ("tile", (128,), "legal: a tuple of int"),
+        ("dtype", "bf16", "legal: an element type; nearest: tilekit.compose.BF16"),
+        ("out", "float16", "legal: an element type; nearest: tilekit.compose.F"),
+        ("stages", 0, r"stages=0\); legal: an integer from 1 on; nearest: 1"),
+        ("batched", "yes", "legal: True or False"),
+    ],
+)
+def test_odd_arguments(argument: str, given: object, says: str) -> None:
+    """Each is refused with what is legal, before anything is traced."""
+    with pytest.raises(TraceError, match=says) as caught:
+        tk.portable_matmul("sm_90a", **{argument: given})  # type: ignore[arg-type]
+    assert caught.value.code == "TK-PART-001"

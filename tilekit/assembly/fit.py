@@ -162,8 +162,8 @@ def component(cls: _Component) -> _Component:
     return cls
 
 
-def checked_once(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Have what a function makes of some arguments kept, each checked against its annotation the first time."""
+def checked(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Have every argument of a function, or of a class's way to make one, checked against its annotation."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -177,6 +177,12 @@ def checked_once(function: Callable[..., _Result]) -> Callable[..., _Result]:
                 _require(function.__qualname__, name, given[name], hint)
         return function(*arguments, **named)
 
+    return checks
+
+
+def checked_once(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """The same, what the function makes of some arguments being kept: they are checked the first time."""
+    checks = checked(function)
     kept = cache(checks)
 
     @wraps(function)
@@ -263,6 +269,8 @@ def _require_one(owner: str, name: str, given: Any, hint: Any) -> None:
 
 
 def _name(hint: Any) -> str:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
     return getattr(hint, "__name__", str(hint))
 
 

@@ -6,7 +6,9 @@ entry of a table. Another chip is no line of this file, and another component on
 
 from __future__ import annotations
 
-from tilekit.assembly.fit import illegal
+from typing import Annotated
+
+from tilekit.assembly.fit import OWN_RULE, Count, checked, illegal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
@@ -34,16 +36,17 @@ RESERVED_BYTES = 1024
 """Shared memory that is left for barriers, counters and alignment."""
 
 
+@checked
 def portable_matmul(
-    target: str,
+    target: Annotated[str, OWN_RULE],
     *,
-    load: type | None = None,
-    sync: type | None = None,
-    op: type | None = None,
+    load: Annotated[type | None, OWN_RULE] = None,
+    sync: Annotated[type | None, OWN_RULE] = None,
+    op: Annotated[type | None, OWN_RULE] = None,
     dtype: DType = BF16,
     out: DType = BF16,
-    tile: tuple[int, int] = (128, 64),
-    stages: int | None = None,
+    tile: tuple[Count, Count] = (128, 64),
+    stages: Count | None = None,
     width: int | None = None,
     functions: ElementwiseSpec | None = None,
     batched: bool = False,
