@@ -32,6 +32,8 @@ class AttentionSpec:
         Whether each batch entry has its own number of keys in use.
     page
         Keys of a block of the cache, where a table says which blocks an entry's keys are in; or 0.
+    repeated
+        Names of arrays with their axes, ``"batch"`` or ``"head"``, all of whose entries are the first.
     """
 
     dtype: DType = BF16
@@ -44,6 +46,11 @@ class AttentionSpec:
     group: int = 0
     lengths: bool = False
     page: int = 0
+    repeated: tuple[tuple[str, str], ...] = ()
+
+    def repeated_in(self, array: str) -> dict[str, bool]:
+        """What loaders of an array are told of its axes, all of whose entries are the first."""
+        return {f"one_{axis}": True for name, axis in self.repeated if name == array}
 
     @property
     def name(self) -> str:
@@ -52,6 +59,7 @@ class AttentionSpec:
         words = ["right" if self.right else "", "left" if self.left else "", "softcap" if self.softcap else ""]
         words += ["lse" if self.lse else "", f"group{self.group}" if self.group else ""]
         words += ["lengths" if self.lengths else "", f"page{self.page}" if self.page else ""]
+        words += [f"{array}_one_{axis}" for array, axis in self.repeated]
         return "_".join(["attention", self.dtype.name, f"d{sizes}", *(word for word in words if word)])
 
 
