@@ -94,7 +94,9 @@ PARTS: dict[str, tuple[Path, ...]] = {
         *(ATTENTION / f"{name}.py" for name in ("spec", "platforms", "family", "choices", "candidates")),
         ATTENTION / "sm_100a" / "candidates.py",
     ),
-    "attention: reading a call, binding": tuple(ATTENTION / f"{name}.py" for name in ("arguments", "compiled")),
+    "attention: reading a call, binding": tuple(
+        ATTENTION / f"{name}.py" for name in ("arguments", "repeated", "compiled")
+    ),
     "attention: caches and packed sequences": (
         *_of("tile_io", "key_cache", "packed_heads"),
         *_of("tile_schedule", "packed_heads"),

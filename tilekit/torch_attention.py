@@ -107,8 +107,8 @@ def scaled_dot_product_attention(
     ----------
     query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         Torch's, with torch's meaning: the mask of `is_causal` is aligned to the first query and key. A mask that is a
-        tensor, dropout, gradients, broadcasts, other types, layouts and chips than `tilekit.attention` takes, and
-        tensors without elements go to torch's function.
+        tensor, dropout, gradients, one position in the place of all, other types, layouts and chips than
+        `tilekit.attention` takes, and tensors without elements go to torch's function.
 
     Returns
     -------
@@ -162,8 +162,9 @@ def _lies_well(tensor: torch.Tensor) -> bool:
     # A compiler knows no address: the operator refuses one that is no multiple.
     if not _compiler.is_compiling() and tensor.data_ptr() % TMA_ALIGNMENT:
         return False
-    steps = (tensor.stride(axis) for axis in range(3) if tensor.shape[axis] > 1)
-    return all(step > 0 and step % unit == 0 for step in steps)
+    if tensor.shape[2] > 1 and tensor.stride(2) == 0:
+        return False  # of batch and heads all may be the first, but positions lie behind each other
+    return all(tensor.stride(axis) % unit == 0 for axis in range(3) if tensor.shape[axis] > 1)
 
 
 class _Instead(TorchFunctionMode):  # type: ignore[misc]  # torch is absent where this is checked

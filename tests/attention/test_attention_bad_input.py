@@ -54,7 +54,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "keys of another head dim": (arrays(k=np.zeros((2, 8, 2, 72), np.float16)), "TK-ATT-001", "k's head dim"),
     "elements apart": (arrays(q=np.zeros((2, 8, 4, 128), np.float16)[..., ::2]), "TK-ATT-002", "strides"),
     "strides of odd bytes": (arrays(q=np.zeros((2, 8, 4, 65), np.float16)[..., :64]), "TK-ATT-002", "multiples of 8"),
-    "a broadcast": (arrays(q=np.broadcast_to(Q[:1], Q.shape)), "TK-ATT-002", "C order"),
+    "one position for all": (arrays(q=np.broadcast_to(Q[:, :1], Q.shape)), "TK-ATT-002", "0 but for that of positions"),
+    "an output of one batch entry": (
+        arrays(out=np.lib.stride_tricks.as_strided(Q.copy(), Q.shape, (0, *Q.strides[1:]))),
+        "TK-ARRAY-009",
+        "several elements share one place",
+    ),
     "an empty window": (arrays(window=(-3, 2)), "TK-ATT-003", "left + right"),
     "half a window": (arrays(window=3), "TK-ATT-003", "window"),
     "a window of halves": (arrays(window=(1.5, 2)), "TK-ATT-003", "window"),

@@ -44,7 +44,8 @@ def attention(
         (B, Sq, H, D), (B, Sk, Hk, D) and (B, Sk, Hk, Dv): CuPy, torch or NumPy arrays of bf16 (through ml_dtypes) or
         f16. Hk divides H, and head h attends to keys and values of head ``h // (H // Hk)``. The elements of a head lie
         behind each other, every other dimension anywhere, in multiples of 16 bytes: (B, H, S, D) memory is a transpose
-        and no copy. D and Dv are multiples of 8 up to 256; those of 64, 96, 128, 192 and 256 fill their tiles.
+        and no copy, and one batch entry or one head may stand for all (a stride of 0). D and Dv are multiples of 8 up
+        to 256; those of 64, 96, 128, 192 and 256 fill their tiles.
     causal
         Whether query i sees keys up to ``i + Sk - Sq`` alone: the last query sees all.
     window

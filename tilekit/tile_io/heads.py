@@ -30,7 +30,7 @@ def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int
     """
     assert isinstance(call, HeadCall)
     array = call.heads[name]
-    batch, positions, heads, elements = array.shape
+    batch, positions, heads, elements = array.stored
     size = array.dtype.bytes
     row = -(-elements * size // TMA_ALIGNMENT) * TMA_ALIGNMENT
     # The stride of an extent of 1 means nothing, and may be anything.
@@ -72,7 +72,7 @@ def describe_groups(call: Call, tile: OperandTile, group: int, positions: int) -
     """
     assert isinstance(call, HeadCall)
     array = call.heads["q"]
-    batch, queries, heads, elements = array.shape
+    batch, queries, heads, elements = array.stored
     size = array.dtype.bytes
     row = -(-elements * size // TMA_ALIGNMENT) * TMA_ALIGNMENT
     by_batch, by_query, by_head, _ = array.strides
@@ -106,10 +106,14 @@ class GroupLoader:
         The image to fill: `group` rows a query.
     group, positions
         Heads that share keys, and queries of a load.
+    one_batch
+        Whether all batch entries are the first, in memory too.
     """
 
-    def __init__(self, w: Writer, tile: OperandTile, *, group: Count, positions: Count) -> None:
-        self.tile = tile
+    def __init__(
+        self, w: Writer, tile: OperandTile, *, group: Count, positions: Count, one_batch: bool = False
+    ) -> None:
+        self.tile, self.one_batch = tile, one_batch
         self.rows = group * positions
         self.map = w.tensor_map("q_map", lambda call: describe_groups(call, tile, group, positions))
 
@@ -134,7 +138,7 @@ class GroupLoader:
                 y=0,
                 z=row,
                 u=head,
-                v=batch,
+                v=0 if self.one_batch else batch,
                 full=full,
             )
 
@@ -151,10 +155,20 @@ class HeadLoader:
         The image to fill, positions by elements.
     array
         What the call names the array.
+    one_batch, one_head
+        Whether all batch entries, or all heads, are the first, in memory too.
     """
 
-    def __init__(self, w: Writer, tile: OperandTile, array: HeadArrayName) -> None:
-        self.tile = tile
+    def __init__(
+        self,
+        w: Writer,
+        tile: OperandTile,
+        array: HeadArrayName,
+        *,
+        one_batch: bool = False,
+        one_head: bool = False,
+    ) -> None:
+        self.tile, self.one_batch, self.one_head = tile, one_batch, one_head
         self.map = w.tensor_map(f"{array}_map", lambda call: describe_heads(call, array, tile, tile.rows))
 
     @property
@@ -176,8 +190,8 @@ class HeadLoader:
                 map=self.map,
                 x=part * self.tile.slice_k,
                 y=row,
-                z=head,
-                u=batch,
+                z=0 if self.one_head else head,
+                u=0 if self.one_batch else batch,
                 full=full,
             )
 

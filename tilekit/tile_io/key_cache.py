@@ -86,12 +86,23 @@ class CacheLoader:
         Which blocks an entry's keys are in; None where entry b's are those of index b.
     zeros
         Whether what is not in use must be zero in the tile: that of values.
+    one_batch, one_head
+        Whether all batch entries, or all heads, are the first, in memory too.
     """
 
     def __init__(
-        self, w: Writer, tile: OperandTile, array: HeadArrayName, table: BlockTable | None, *, zeros: bool
+        self,
+        w: Writer,
+        tile: OperandTile,
+        array: HeadArrayName,
+        table: BlockTable | None,
+        *,
+        zeros: bool,
+        one_batch: bool = False,
+        one_head: bool = False,
     ) -> None:
         self.tile, self.table, self.zeros = tile, table, zeros
+        self.one_batch, self.one_head = one_batch, one_head
         self.rows = rows = tile.rows if table is None else gcd(tile.rows, table.block)
         self.map = w.tensor_map(f"{array}_map", lambda call: describe_heads(call, array, tile, rows))
         self.blocks = w.parameter(f"{array}_blocks", U32, partial(_blocks, array))
@@ -119,18 +130,19 @@ class CacheLoader:
         """Start the copies of a tile into a stage of `place`; their bytes count on ``stage.full``."""
         target = w.shared_base + place.offset + stage.index * place.stride
         full = stage.counting(f"the CacheLoader of {self.tile.name!r}")
-        box = _Boxes(w, self, full, head)
+        box = _Boxes(w, self, full, 0 if self.one_head else head)
         row, end, rows = places.row, places.end, self.rows
+        entry = 0 if self.one_batch else places.batch
         whole = row + self.tile.rows <= end
         with w.when(whole):
             for part in range(self.tile.rows // rows):
                 first = row + part * rows if part else row
-                block = self._known(w, places.entries[part]) if self.table else places.batch
+                block = self._known(w, places.entries[part]) if self.table else entry
                 box.whole(target + self.tile.offset_of(part * rows), self._within(first), block)
         with w.when(row + self.tile.rows > end):
             for part_ in w.range(self.tile.rows // rows, name="box"):
                 first = row + part_ * rows
-                block = places.batch
+                block = entry
                 if self.table:
                     block = self._known(w, self.table.entry(w, places.batch, first))
                 goal, within = target + part_ * self.tile.offset_of(rows), self._within(first)
@@ -161,18 +173,18 @@ class CacheLoader:
 class _Boxes:
     """Copies of boxes of one head's tile into a stage."""
 
-    def __init__(self, w: Writer, loader: CacheLoader, full: Value, head: Value) -> None:
+    def __init__(self, w: Writer, loader: CacheLoader, full: Value, head: Value | int) -> None:
         self._w, self._loader, self._full, self._head = w, loader, full, head
 
-    def whole(self, goal: Value, row: Value, block: Value) -> None:
+    def whole(self, goal: Value, row: Value, block: Value | int) -> None:
         """As many rows as a block and a tile have in common."""
         self._box(self._loader.map, goal, row, block)
 
-    def pair(self, goal: Value, row: Value, block: Value) -> None:
+    def pair(self, goal: Value, row: Value, block: Value | int) -> None:
         """Two rows."""
         self._box(self._loader.pairs, goal, row, block)
 
-    def last(self, goal: Value, row: Value, block: Value) -> None:
+    def last(self, goal: Value, row: Value, block: Value | int) -> None:
         """One row, and one of zeros."""
         w, tile = self._w, self._loader.tile
         for part in range(tile.slices):
@@ -187,7 +199,7 @@ class _Boxes:
                 full=self._full,
             )
 
-    def _box(self, tensor_map: Value, goal: Value, row: Value, block: Value) -> None:
+    def _box(self, tensor_map: Value, goal: Value, row: Value, block: Value | int) -> None:
         w, tile = self._w, self._loader.tile
         for part in range(tile.slices):
             w.ptx.tma.load_4d(
@@ -202,7 +214,7 @@ class _Boxes:
 
 
 def _blocks(array: HeadArrayName, call: Call) -> int:
-    return fits("blocks", cast(HeadCall, call).heads[array].shape[0], 31, "TK-ATT-004")
+    return fits("blocks", cast(HeadCall, call).heads[array].stored[0], 31, "TK-ATT-004")
 
 
 def _whole(call: Call, name: str) -> int:

@@ -14,6 +14,10 @@ HeadArrayName = Literal["q", "k", "v", "o"]
 """As components call the queries, the keys, the values and the output."""
 
 
+REPEATABLE = {"batch": 0, "head": 2}
+"""Axes of queries, keys and values whose stride may be 0: every entry is then the first."""
+
+
 @dataclass(frozen=True)
 class HeadArray:
     """An array (batch, position, head, element), elements contiguous.
@@ -32,6 +36,17 @@ class HeadArray:
     dtype: DType
     shape: tuple[int, int, int, int]
     strides: tuple[int, int, int, int]
+
+    @property
+    def stored(self) -> tuple[int, int, int, int]:
+        """Its extents in memory: 1 where all entries of an axis are the first."""
+        batch, positions, heads, elements = self.shape
+        return (
+            batch if self.strides[0] else min(1, batch),
+            positions,
+            heads if self.strides[2] else min(1, heads),
+            elements,
+        )
 
 
 @dataclass(frozen=True)

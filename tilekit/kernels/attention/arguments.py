@@ -22,6 +22,7 @@ from tilekit.kernels.attention.cache import cache_views
 from tilekit.kernels.attention.config import ROWS
 from tilekit.kernels.attention.packed import heads_view, packed_views
 from tilekit.kernels.attention.platforms import AnyAttentionConfig, platform
+from tilekit.kernels.attention.repeated import one_head, repeated_axes
 from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import Target
@@ -124,6 +125,7 @@ class AttentionArguments:
             lengths="key_lengths" in cache,
             packed=packed,
             page=views["k"].shape[1] if "block_table" in cache else 0,
+            repeated=repeated_axes(views, paged="block_table" in cache),
         )
         result = results[0] if len(results) == 1 else tuple(results)
         return cls(spec, chip, device, views, result, scale, cap, left, right, config)
@@ -236,6 +238,7 @@ def _inputs(
     packed = lengths is not None
     views = {name: _heads(array, name, packed=packed) for name, array in (("q", q), ("k", k), ("v", v))}
     _check_shapes(views, paged=block_table is not None, packed=packed)
+    views = one_head(views)
     if not packed:
         return views, cache_views(key_lengths, block_table, views["q"].shape[0], views["k"], memory=memory)
     for name, given in (("key_lengths", key_lengths), ("block_table", block_table)):
@@ -287,11 +290,12 @@ def _heads(array: Any, name: str, *, packed: bool) -> ArrayView:
         return heads_view(view) if packed else view
     strides = [stride for stride, extent in zip(view.strides, view.shape, strict=True) if extent > 1]
     unit = TMA_ALIGNMENT // size
-    if view.strides[-1] != 1 or any(s <= 0 or s % unit for s in strides[:-1]) or view.address % TMA_ALIGNMENT:
+    stands = view.strides[-3] == 0 and view.shape[-3] > 1
+    if view.strides[-1] != 1 or any(s < 0 or s % unit for s in strides[:-1]) or stands or view.address % TMA_ALIGNMENT:
         raise ArgumentError(
             f"{name} at address {view.address:#x} has strides {tuple(view.strides)} (elements); legal: the last is 1, "
-            f"the others are positive multiples of {unit}, and the address is one of {TMA_ALIGNMENT} bytes; nearest: a "
-            "copy in C order",
+            f"the others are positive multiples of {unit}, or 0 but for that of positions, and the address is one of "
+            f"{TMA_ALIGNMENT} bytes; nearest: a copy in C order",
             code="TK-ATT-002",
         )
     return heads_view(view) if packed else view
@@ -329,9 +333,14 @@ def _check_shapes(views: Mapping[str, ArrayView], *, paged: bool, packed: bool) 
 
 
 def _group(views: Mapping[str, ArrayView]) -> int:
-    """Heads that are rows of one tile, where all queries of a group of heads are no more rows than a tile has."""
+    """Heads that are rows of one tile, where all queries of a group of heads are no more rows than a tile has.
+
+    Those of an array that repeats one head are no rows of a box.
+    """
     queries, heads = views["q"].shape[1:3]
     group = int(heads // views["k"].shape[2])
+    if ("q", "head") in repeated_axes(views, paged=False):
+        return 0
     return group if group * queries <= ROWS and 0 not in views["o"].shape and 0 not in views["k"].shape else 0
 
 

@@ -139,7 +139,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     keys = head_tile("k", spec, config.keys, spec.head_dim)
     values = head_tile("v", spec, config.keys, spec.value_dim)
     output = head_tile("o", spec, config.queries, spec.value_dim)
-    first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
+    first = query_loader(w, spec, queries, positions=loaded)
     loaders: Loaders = first, *key_loaders(w, spec, keys, values)
     syncs = [
         head_sync(w, plan, cluster, loader, stages, name=loader.tile.name)
@@ -223,14 +223,25 @@ def head_storer(w: Writer, spec: AttentionSpec, tile: OperandTile, *, rows: int)
     return (PackedHeadStorer if spec.packed else HeadStorer)(w, tile, rows=rows)
 
 
+def query_loader(w: Writer, spec: AttentionSpec, tile: OperandTile, *, positions: int) -> HeadLoader | GroupLoader:
+    """What loads queries: of one head, or so many `positions` of heads that share keys."""
+    repeated = spec.repeated_in("q")
+    if spec.group:
+        return GroupLoader(w, tile, group=spec.group, positions=positions, **repeated)
+    return HeadLoader(w, tile, "q", **repeated)
+
+
 def key_loaders(
     w: Writer, spec: AttentionSpec, keys: OperandTile, values: OperandTile
 ) -> tuple[HeadLoader, HeadLoader] | tuple[CacheLoader, CacheLoader]:
     """What loads keys and values: of whole arrays, or of caches and packed sequences, which end anywhere."""
+    by_keys, by_values = spec.repeated_in("k"), spec.repeated_in("v")
     if not spec.own_keys:
-        return HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
+        return HeadLoader(w, keys, "k", **by_keys), HeadLoader(w, values, "v", **by_values)
     table = BlockTable(w, spec.page) if spec.page else None
-    return CacheLoader(w, keys, "k", table, zeros=False), CacheLoader(w, values, "v", table, zeros=True)
+    return CacheLoader(w, keys, "k", table, zeros=False, **by_keys), CacheLoader(
+        w, values, "v", table, zeros=True, **by_values
+    )
 
 
 def head_tile(name: str, spec: AttentionSpec, rows: int, elements: int) -> OperandTile:

@@ -34,6 +34,8 @@ class AttentionSpec:
         Keys of a block of the cache, where a table says which blocks an entry's keys are in; or 0.
     packed
         Whether sequences of their own lengths lie behind each other, in one batch entry.
+    repeated
+        Names of arrays with their axes, ``"batch"`` or ``"head"``, all of whose entries are the first.
     """
 
     dtype: DType = BF16
@@ -53,6 +55,12 @@ class AttentionSpec:
         """Whether each batch entry, or each sequence, has its own number of keys."""
         return self.lengths or self.packed
 
+    repeated: tuple[tuple[str, str], ...] = ()
+
+    def repeated_in(self, array: str) -> dict[str, bool]:
+        """What loaders of an array are told of its axes, all of whose entries are the first."""
+        return {f"one_{axis}": True for name, axis in self.repeated if name == array}
+
     @property
     def name(self) -> str:
         """The entry's symbol."""
@@ -61,6 +69,7 @@ class AttentionSpec:
         words += ["lse" if self.lse else "", f"group{self.group}" if self.group else ""]
         words += ["lengths" if self.lengths else "", f"page{self.page}" if self.page else ""]
         words += ["packed" if self.packed else ""]
+        words += [f"{array}_one_{axis}" for array, axis in self.repeated]
         return "_".join(["attention", self.dtype.name, f"d{sizes}", *(word for word in words if word)])
 
 

@@ -21,6 +21,7 @@ from tilekit.kernels.attention.kernel import (
     head_sync,
     head_tile,
     key_loaders,
+    query_loader,
 )
 from tilekit.kernels.attention.sm_100a.config import ROWS, BlackwellAttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
@@ -117,7 +118,7 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
     queries = head_tile("q", spec, rows, spec.head_dim)
     keys = head_tile("k", spec, config.keys, spec.head_dim)
     values = head_tile("v", spec, config.keys, spec.value_dim)
-    first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
+    first = query_loader(w, spec, queries, positions=loaded)
     loaders: Loaders = first, *key_loaders(w, spec, keys, values)
     named: list[tuple[str, HeadLoader | GroupLoader | CacheLoader, int]] = [
         (f"q{part}", first, 1) for part in range(config.tiles)
