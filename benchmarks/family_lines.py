@@ -89,7 +89,9 @@ PARTS: dict[str, tuple[Path, ...]] = {
         *(ATTENTION / f"{name}.py" for name in ("spec", "platforms", "family", "choices", "candidates")),
         ATTENTION / "sm_100a" / "candidates.py",
     ),
-    "attention: reading a call, binding": tuple(ATTENTION / f"{name}.py" for name in ("arguments", "repeated", "compiled")),
+    "attention: reading a call, binding": tuple(
+        ATTENTION / f"{name}.py" for name in ("arguments", "repeated", "compiled")
+    ),
     "attention: notes of times, components of one's own": (
         *_of("drivers", "head_clocks"),
         *_of("compose", "attention"),
