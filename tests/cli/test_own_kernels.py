@@ -32,6 +32,21 @@ def test_run_is_a_check_under_three_interleavings() -> None:
     assert facts["extents"] == "k=64, m=136, n=72"
 
 
+@pytest.mark.parametrize("command", ["run", "emulate"])
+def test_extents_of_any_letter(command: str) -> None:
+    """`--extent` says those that have no option of their own; of other letters, lists and kernels it is refused."""
+    made = runpy.run_path(MINE.rpartition(":")[0])["gated_matmul"]
+    letter = next(letter for one in made.operands for letter in one.shape)
+    code, text = invoke(command, MINE, "--extent", f"{letter}=72", *(("--json",) if command == "run" else ()))
+    assert code == 0, text
+    assert command == "emulate" or f"{letter}=72" in json.loads(text)["extents"]
+    for given, words in (("v=9", "--extent v="), ("v", "nearest legal: 'v=50,j=8'"), ("m=1,", "a letter and a number")):
+        code, text = invoke(command, MINE, "--extent", given)
+        assert (code, words in " ".join(text.split())) == (2, True), text
+    code, text = invoke("run", "matmul", "--extent", "v=3")
+    assert (code, "of a kernel of yours" in " ".join(text.split())) == (2, True), text
+
+
 @pytest.mark.parametrize("what", ["explain", "ptx"])
 def test_dump_shows_it(what: str) -> None:
     """`tilekit dump mine.py:kernel` shows what it shows of shipped kernels."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tilekit.cli import common, own_kernel
+from tilekit.cli.options import Extents, lettered
 from tilekit.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def emulate(
     m: Annotated[int | None, typer.Option(help="Of a composed kernel: extent m of its operands. Default: 64.")] = None,
     n: Annotated[int | None, typer.Option(help="Of a composed kernel: extent n.")] = None,
     k: Annotated[int | None, typer.Option(help="Of a composed kernel: extent k.")] = None,
+    extent: Extents = None,
     stop: Annotated[
         str | None,
         typer.Option(help="Stop at a line, a label, or such as wait=full[1],role=load, print the state, and end."),
@@ -85,7 +87,8 @@ def emulate(
         _check_together(explore, stop, timeline, statistics, show, save)
         try:
             device = {"seed": seed, "schedule": schedule, "check": check}
-            extents = {letter: extent for letter, extent in (("m", m), ("n", n), ("k", k)) if extent is not None}
+            extents = {letter: given for letter, given in (("m", m), ("n", n), ("k", k)) if given is not None}
+            extents |= lettered(extent)
             args: Sequence[Argument] = ()
             outputs: list[tuple[int, Path | None]] = []
             if own_kernel.names_file(str(file)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -106,6 +107,14 @@ Dilation = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: 
 GroupCount = Annotated[int | None, typer.Option("--groups", help="Of conv2d: groups of channels. Default: 1.")]
 Residual = Annotated[bool, typer.Option("--residual", help="Of conv2d: add an array like the result.")]
 
+Extents = Annotated[
+    str | None,
+    typer.Option(
+        "--extent",
+        metavar="V=N,…",
+        help="Of a composed kernel: extents by the letters of its operands, such as v=50,j=8. Default: 64.",
+    ),
+]
 Heads = Annotated[int | None, typer.Option(help="Of attention: heads of queries. Default: 2.")]
 KvHeads = Annotated[int | None, typer.Option(help="Of attention: heads of keys. Default: as many as of queries.")]
 Queries = Annotated[int | None, typer.Option(help="Of attention: queries of a head. Default: 256.")]
@@ -143,6 +152,7 @@ class CallOptions:
     m: Annotated[int | None, typer.Option(help="Rows of A and of the result. Default: {0}, or what the family takes.")]
     n: Annotated[int | None, typer.Option(help="Columns of B and of the result. Default: {1}. Of conv2d: images, 1.")]
     k: Annotated[int | None, typer.Option(help="Columns of A, rows of B. Default: {2}. Of conv2d: filters, 64.")]
+    extent: Extents
     dtype: FamilyDtype
     out_dtype: OutDtype
     a_major: AMajor
@@ -185,7 +195,7 @@ class CallOptions:
     def given(self) -> dict[str, Any]:
         """What is said of a call beside its extents, by option."""
         unset: dict[str, Any] = {**_DEFAULTS, **dict.fromkeys(("bias", "contiguous", "residual", "causal"), False)}
-        names = [one.name for one in fields(self) if one.name not in ("usual", "m", "n", "k")]
+        names = [one.name for one in fields(self) if one.name not in ("usual", "m", "n", "k", "extent")]
         values = {name: getattr(self, name) for name in names if getattr(self, name) != unset.get(name)}
         return {f"--{name.replace('_', '-')}": value for name, value in values.items()}
 
@@ -193,7 +203,25 @@ class CallOptions:
     def extents(self) -> dict[str, int]:
         """Those that are given, by letter."""
         given = {"m": self.m, "n": self.n, "k": self.k}
-        return {letter: extent for letter, extent in given.items() if extent is not None}
+        return {letter: extent for letter, extent in given.items() if extent is not None} | lettered(self.extent)
+
+
+def lettered(text: str | None) -> dict[str, int]:
+    """Read extents by letters: ``v=50,j=8``.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-CLI-013`` for what is no such list.
+    """
+    from tilekit.errors import ArgumentError
+
+    if text is None:
+        return {}
+    if not re.fullmatch(r"[a-z]=\d{1,9}(,[a-z]=\d{1,9})*", text):
+        legal = "a letter and a number, with commas between several"
+        raise ArgumentError.of("--extent", text, legal=legal, nearest="v=50,j=8", code="TK-CLI-013")
+    return {letter: int(extent) for letter, _, extent in (part.partition("=") for part in text.split(","))}
 
 
 _DEFAULTS: dict[str, Any] = {"a_major": "k", "b_major": "k", "accumulation": "fast", "target": DEFAULT_TARGET}

@@ -109,7 +109,8 @@ def extents_of(found: ComposedKernel, given: Mapping[str, int], usual: Mapping[s
     for letter, extent in given.items():
         if letter not in letters:
             legal = f"extents of {', '.join(letters)}, which {found.name}'s operands have"
-            raise ArgumentError.of(f"--{letter}", extent, legal=legal, code="TK-CLI-013")
+            option = f"--{letter}" if letter in "mnk" else f"--extent {letter}="
+            raise ArgumentError.of(option, extent, legal=legal, code="TK-CLI-013")
     return {letter: given.get(letter, usual.get(letter, USUAL)) for letter in letters}
 
 

@@ -162,6 +162,9 @@ def described(
     """Build the workload that options describe, and refuse those that are of the other kind of call."""
     from tilekit.errors import ArgumentError
 
+    if call.extent is not None:
+        legal = f"of a kernel of yours, FILE.py:NAME, which {family.name} is not"
+        raise ArgumentError.of("--extent", call.extent, legal=legal, code="TK-CLI-013")
     if attends(family):
         return _heads(call, batch)
     for name in (*_OF_HEADS, *_OF_SEQUENCES):
