@@ -168,3 +168,21 @@ def test_constants_are_keyword_only() -> None:
     ones = np.full((8, 16), 1, np.float16), np.full((16, 8), 1, np.float16)
     assert tilekit.matmul(*ones, epilogue=power(by=2))[0, 0] == 256
     assert tilekit.matmul(*ones, epilogue=power(by=1))[0, 0] == 16
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("seed * 4294967296", "the whole number int 4294967296; legal: -2147483648 to 4294967295"),
+        ("seed << 40", "shifts by int 40 bits; legal: 0 to 31"),
+        ("seed >> -1", "shifts by int -1 bits"),
+    ],
+)
+def test_whole_numbers_of_more_than_32_bits(body: str, words: str) -> None:
+    """They would be cut off in silence."""
+    text = f"import tilekit\n@tilekit.epilogue\ndef wrong(x, seed: int):\n    y = {body}\n    return x\n"
+    with pytest.raises(TilekitError) as caught:
+        exec(compile(text, "/somewhere/mine.py", "exec"), {})
+    assert caught.value.code == "TK-EPI-003"
+    assert str(caught.value).startswith("mine.py:4: ")
+    assert words in str(caught.value)

@@ -97,6 +97,10 @@ class Tracer:
             with np.errstate(over="ignore"):
                 bits = int(np.float32(value).view(np.uint32))
             return self.step("constant", value=bits, kind="f32")
+        if not -(1 << 31) <= value < 1 << 32:
+            raise error(
+                f"{self.name} has the whole number {_shown(value)}; legal: -2147483648 to 4294967295, of 32 bits"
+            )
         return self.step("constant", value=int(value) & 0xFFFFFFFF, kind="u32")
 
     def lift(self, value: Any, like: Kind) -> Element:
@@ -194,10 +198,16 @@ class Element:
     __rxor__ = __xor__
 
     def __lshift__(self, other: Any) -> Element:
-        return binary("shl", self, other)
+        return binary("shl", self, self._count(other))
 
     def __rshift__(self, other: Any) -> Element:
-        return binary("shr", self, other)
+        return binary("shr", self, self._count(other))
+
+    def _count(self, bits: Any) -> Any:
+        """By how many bits a whole number is shifted."""
+        if isinstance(bits, (int, np.integer)) and not 0 <= bits < 32:
+            raise error(f"{self.tracer.name} shifts by {_shown(bits)} bits; legal: 0 to 31")
+        return bits
 
     def __invert__(self) -> Element:
         return invert(self)
