@@ -99,7 +99,7 @@ def test_names_are_near() -> None:
         (("tune", MINE, "--shape", "64x64x64"), "TK-CLI-013", "Nearest: tilekit bench"),
         (("run", "README.md:kernel"), "TK-CLI-001", "or a kernel of yours, FILE.py:NAME"),
         (("run", "grouped"), "TK-CLI-001", "grouped_matmul runs from Python, as tilekit.grouped_matmul"),
-        (("emulate", MINE, "--explore", "-1"), "", "--explore"),
+        (("emulate", MINE, "--explore", "-1"), "", "tries=-1"),
     ],
 )
 def test_commands_that_do_not_fit(arguments: tuple[str, ...], code: str, words: str) -> None:

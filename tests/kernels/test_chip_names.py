@@ -37,6 +37,7 @@ REMAINING = {
     "cli/options.py": "help of options that one chip has, and the default of --target, which imports no targets",
     "cli/sources.py": "the chip of AMDGCN text that names none",
     "runtime/assembler.py": "what names of AMD targets look like, and an example in an error",
+    "tile_op/tensor_memory.py": "tensor memory's extent, which an allocation keeps to",
     "compose/portable_choices.py": "tensor memory's extent, for the instruction that has its sums there",
     "kernels/attention/platforms.py": "the chips that attention is built for, and where each has its own",
     "kernels/attention/compiled.py": "tensor memory's extent, of which explain draws a bar",

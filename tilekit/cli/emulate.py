@@ -57,9 +57,7 @@ def emulate(
         int | None,
         typer.Option(metavar="N", help="Basic blocks after which a launch is stopped. Default: 200 million."),
     ] = None,
-    explore: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Try N orders, from --seed on, and stop at a bad one.")
-    ] = 0,
+    explore: Annotated[int, typer.Option(metavar="N", help="Try N orders, from --seed on, and stop at a bad one.")] = 0,
     timeline: Annotated[Path | None, typer.Option(help="Write who did what when, for ui.perfetto.dev.")] = None,
     statistics: Annotated[bool, typer.Option("--statistics", help="Count instructions, copies, conflicts.")] = False,
     m: Annotated[int | None, typer.Option(help="Of a composed kernel: extent m of its operands. Default: 64.")] = None,
