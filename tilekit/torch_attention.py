@@ -7,7 +7,7 @@ gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,11 +76,7 @@ def attention(
         As `tilekit.attention` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for.
     """
     require_tensors({"q": q, "k": k, "v": v}, {"key_lengths": key_lengths, "block_table": block_table, "out": out})
-    if window is not None and (not isinstance(window, tuple | list) or len(window) != 2):
-        legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
-        raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
-    left, right = window or (None, None)
-    more = (causal, left, right, scale, softcap, key_lengths, block_table)
+    more = (causal, *sides_of(window), scale, softcap, key_lengths, block_table)
     if lse:
         if out is not None:
             raise ArgumentError.of("out", "a tensor", legal="None with lse=True", nearest=None, code="TK-ATT-003")
@@ -89,6 +85,15 @@ def attention(
         return _ops.attention(q, k, v, *more)
     _ops.attention_out(q, k, v, *more, out=out)
     return out
+
+
+def sides_of(window: Any) -> tuple[Any, Any]:
+    """The left and the right number of a window (``TK-ATT-003`` for what is none)."""
+    if window is not None and (not isinstance(window, tuple | list) or len(window) != 2):
+        legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
+        raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
+    left, right = window or (None, None)
+    return left, right
 
 
 def scaled_dot_product_attention(
@@ -259,8 +264,7 @@ def _fake_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any, ou
     _fake(q, k, v, *given, out=out)
 
 
-def refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Refuse a call of which a gradient is asked for (``TK-TORCH-001``)."""
+def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     for name, needed in zip(("q", "k", "v"), ctx.needs_input_grad, strict=False):
         if needed:
             raise ArgumentError(
@@ -277,25 +281,21 @@ _library = _registry.Library("tilekit", "FRAGMENT")
 """The registrations; they hold as long as this object."""
 
 
-def _register() -> None:
+def register(name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Register an operator of attention; one that returns something refuses gradients (``TK-TORCH-001``)."""
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-    arguments = (
-        "Tensor q, Tensor k, Tensor v, bool causal=False, SymInt? left=None, SymInt? right=None, float? scale=None, "
-        "float? softcap=None, Tensor? key_lengths=None, Tensor? block_table=None"
-    )
-    _library.define(f"attention({arguments}) -> Tensor", tags=tags)
-    _library.define(f"attention_lse({arguments}) -> (Tensor, Tensor)", tags=tags)
-    _library.define(f"attention_out({arguments}, *, Tensor(a!) out) -> ()", tags=tags)
-    for name, compute, fake in (
-        ("attention", _compute, _fake),
-        ("attention_lse", _compute_lse, _fake_lse),
-        ("attention_out", _compute_out, _fake_out),
-    ):
-        for device in ("CPU", "CUDA"):
-            _library.impl(name, compute, device)
-        _registry.register_fake(f"tilekit::{name}", fake, lib=_library)
-        if name != "attention_out":
-            _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=refuse_gradients, lib=_library)
+    _library.define(name + schema, tags=tags)
+    for device in ("CPU", "CUDA"):
+        _library.impl(name, compute, device)
+    _registry.register_fake(f"tilekit::{name}", fake, lib=_library)
+    if not schema.endswith("-> ()"):
+        _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=_refuse_gradients, lib=_library)
 
 
-_register()
+_ARGUMENTS = (
+    "Tensor q, Tensor k, Tensor v, bool causal=False, SymInt? left=None, SymInt? right=None, float? scale=None, "
+    "float? softcap=None, Tensor? key_lengths=None, Tensor? block_table=None"
+)
+register("attention", f"({_ARGUMENTS}) -> Tensor", _compute, _fake)
+register("attention_lse", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _compute_lse, _fake_lse)
+register("attention_out", f"({_ARGUMENTS}, *, Tensor(a!) out) -> ()", _compute_out, _fake_out)

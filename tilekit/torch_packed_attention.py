@@ -12,13 +12,12 @@ import torch
 
 import tilekit
 from tilekit.arrays import view_of_fake
-from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.arguments import result_of
-from tilekit.torch_attention import refuse_gradients
+from tilekit.torch_arguments import require_tensors
+from tilekit.torch_attention import register, sides_of
 
 __all__ = ["packed_attention"]
 
-_registry: Any = torch.library
 _ops: Any = torch.ops.tilekit
 
 _NAMES = ("causal", "left", "right", "scale", "softcap")
@@ -61,11 +60,9 @@ def packed_attention(
     ArgumentError
         As `tilekit.attention` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for.
     """
-    if window is not None and (not isinstance(window, tuple | list) or len(window) != 2):
-        legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
-        raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
+    require_tensors({"q": q, "k": k, "v": v, "lengths": lengths}, {"lengths_k": lengths_k})
     operator = _ops.packed_attention_lse if lse else _ops.packed_attention
-    return operator(q, k, v, lengths, lengths_k, causal, *(window or (None, None)), scale, softcap)
+    return operator(q, k, v, lengths, lengths_k, causal, *sides_of(window), scale, softcap)
 
 
 def _keywords(lengths: Any, lengths_k: Any, given: tuple[Any, ...]) -> dict[str, Any]:
@@ -105,30 +102,9 @@ def _fake_lse(
     return out, q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
 
 
-def _backward(ctx: Any, *grads: torch.Tensor) -> tuple[None, ...]:
-    raise AssertionError("a call that needs a gradient is refused")
-
-
-_library = _registry.Library("tilekit", "FRAGMENT")
-"""The registrations; they hold as long as this object."""
-
-
-def _register() -> None:
-    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-    arguments = (
-        "Tensor q, Tensor k, Tensor v, Tensor lengths, Tensor? lengths_k=None, bool causal=False, "
-        "SymInt? left=None, SymInt? right=None, float? scale=None, float? softcap=None"
-    )
-    _library.define(f"packed_attention({arguments}) -> Tensor", tags=tags)
-    _library.define(f"packed_attention_lse({arguments}) -> (Tensor, Tensor)", tags=tags)
-    for name, compute, fake in (
-        ("packed_attention", _compute, _fake),
-        ("packed_attention_lse", _compute_lse, _fake_lse),
-    ):
-        for device in ("CPU", "CUDA"):
-            _library.impl(name, compute, device)
-        _registry.register_fake(f"tilekit::{name}", fake, lib=_library)
-        _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=refuse_gradients, lib=_library)
-
-
-_register()
+_ARGUMENTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor lengths, Tensor? lengths_k=None, bool causal=False, SymInt? left=None, "
+    "SymInt? right=None, float? scale=None, float? softcap=None"
+)
+register("packed_attention", f"({_ARGUMENTS}) -> Tensor", _compute, _fake)
+register("packed_attention_lse", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _compute_lse, _fake_lse)

@@ -81,3 +81,5 @@ def test_what_is_refused() -> None:
         packed(q, k, v, starts, window=(1, 2, 3))
     with pytest.raises(ArgumentError, match="TK-ATT-008"):
         packed(q, k, v, starts[:-1])
+    with pytest.raises(ArgumentError, match=r"lengths is a builtins.list.*TK-TORCH-003"):
+        packed(q, k, v, [0, 20, 53])
