@@ -12,6 +12,8 @@ import upright
 import tilekit
 import tilekit.compose as tk
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.uses import Use
+from tilekit.compose.declared import Declared
 
 
 @tilekit.epilogue
@@ -153,3 +155,12 @@ def test_what_is_no_function_of_an_epilogue(function: Any, places: dict[str, tk.
     with pytest.raises(TraceError, match=says) as caught:
         tk.Written.of(w, function, places, columns=columns)
     assert caught.value.code == "TK-EPI-001"
+
+
+def test_a_loader_of_ones_own_fills_a_tile_of_any_name() -> None:
+    """What lies along M or N is known by its tile, whose name is no array's where a loader of one's own fills it."""
+    operands = (tk.Input("b", tk.BF16, "nk"), tk.Input("b2", tk.BF16, "nk"), tk.Output("d", tk.BF16, "nk"))
+    declared = Declared("dual", operands)
+    declared(Use("AlongColumns", "loader", "both", None, "n"))
+    with pytest.raises(TraceError, match=r"TmaLoader\(tile=\) uses 'both': .* declares only b, b2, d; nearest: 'b'"):
+        declared(Use("TmaLoader", "tile", "both", tk.BF16))

@@ -40,6 +40,8 @@ class Declared:
         """
         operand = self._operands.get(use.array)
         if operand is None:
+            if use.along in ("m", "n"):
+                return  # the name is the tile's: a loader of one's own may fill it from arrays of other names
             near = difflib.get_close_matches(use.array, self._operands, 1, 0.0)
             raise self._refused(use, f"declares only {', '.join(self._operands)}", repr(near[0]))
         if use.dtype is not None and use.dtype.name != operand.dtype.name:
