@@ -34,6 +34,7 @@ class Accepts:
 
 
 _LIMIT: Final = 1 << 63
+"""No extent, count or seed has more than 64 bits, and texts of larger numbers cannot always be made."""
 
 
 class _LeftOut:
@@ -44,7 +45,6 @@ class _LeftOut:
 
 
 _LEFT_OUT: Final = _LeftOut()
-"""No extent, count or seed has more than 64 bits, and texts of larger numbers cannot always be made."""
 
 
 class Misfit(Exception):  # noqa: N818  no error yet: another member of a union may fit
