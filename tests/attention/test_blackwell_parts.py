@@ -52,7 +52,13 @@ def test_the_polynomial_is_exact_to_thirteen_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    "dims", [(64, 64), (256, 64), *(pytest.param(d, marks=pytest.mark.breadth) for d in product(HEAD_DIMS, HEAD_DIMS))]
+    "dims",
+    [
+        (64, 64),
+        (192, 192),
+        (256, 64),
+        *(pytest.param(d, marks=pytest.mark.breadth) for d in product(HEAD_DIMS, HEAD_DIMS)),
+    ],
 )
 def test_what_is_chosen_fits_and_assembles(dims: tuple[int, int]) -> None:
     """Every config that is chosen keeps the rules, and ptxas neither spills nor warns."""

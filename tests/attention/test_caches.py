@@ -70,6 +70,18 @@ def test_ends_at_and_beside_a_tile(page: int, length: int) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("page", [8, 24, pytest.param(40, marks=pytest.mark.breadth)])
+def test_many_queries_over_small_blocks(target: str, page: int) -> None:
+    """A tile's keys lie in 16 blocks and more: the load role has registers for the places of a few."""
+    case = CacheCase((300, 129), page, 150, 2, 1, 96)
+    check(case, target=target)
+    given, _ = case.call()
+    arguments = AttentionArguments.parse(**given, target=target)
+    used = chosen(arguments, None).resources
+    assert (used.spill_store_bytes, used.spill_load_bytes, used.stack_bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_what_the_device_holds_is_clamped(target: str) -> None:
     """Lengths and ids beyond everything, written after the checks: nothing is read out of bounds."""
     case = CacheCase((40, 30), 16, 1, 2, 1, 64)

@@ -22,6 +22,10 @@ from tilekit.tiles.heads import HeadArrayName, HeadCall
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
+_AHEAD = 4
+"""Boxes of a stage whose places a load asks for before the stage is free. Each is a register of the load role, which has
+56; the places of the others lie in the same line of the table, which L1 then has."""
+
 _PAIR = 2
 """Rows of the boxes in which the last keys of an entry come: two of 64 bytes are what a box is aligned to."""
 
@@ -61,7 +65,7 @@ class CachePlaces:
     row, end, batch
         The first key, the number of keys in use, and whose keys they are.
     entries
-        What the table says of the stage's boxes, where there is one.
+        What the table says of the stage's first boxes, where there is one.
     """
 
     row: Value
@@ -122,7 +126,7 @@ class CacheLoader:
 
     def find(self, w: Writer, *, row: Value, end: Value, batch: Value) -> CachePlaces:
         """Ask the table where the keys from `row` on lie, ahead of the wait for a stage."""
-        count = 0 if self.table is None else self.tile.rows // self.rows
+        count = 0 if self.table is None else min(_AHEAD, self.tile.rows // self.rows)
         entries = [self.table.entry(w, batch, row + part * self.rows) for part in range(count) if self.table]
         return CachePlaces(row, end, batch, tuple(entries))
 
@@ -135,10 +139,15 @@ class CacheLoader:
         entry = 0 if self.one_batch else places.batch
         whole = row + self.tile.rows <= end
         with w.when(whole):
-            for part in range(self.tile.rows // rows):
+            known = [self._known(w, place) for place in places.entries] if self.table else [entry]
+            for part, block in enumerate(known):
                 first = row + part * rows if part else row
-                block = self._known(w, places.entries[part]) if self.table else entry
                 box.whole(target + self.tile.offset_of(part * rows), self._within(first), block)
+            if self.table and len(known) < self.tile.rows // rows:
+                for part_ in w.range(self.tile.rows // rows, start=len(known), name="box"):
+                    first = row + part_ * rows
+                    block = self._known(w, self.table.entry(w, places.batch, first))
+                    box.whole(target + part_ * self.tile.offset_of(rows), self._within(first), block)
         with w.when(row + self.tile.rows > end):
             for part_ in w.range(self.tile.rows // rows, name="box"):
                 first = row + part_ * rows

@@ -47,6 +47,10 @@ _REGISTERS_OF_DEEP_TILES = 176, 80, 80
 """Of two tiles of queries of more than 128 elements, and more than values have: the thread that multiplies has up to
 16 steps' descriptors of both, of which ptxas spills with 64 registers; and weighing takes fewer of at most 96 keys."""
 
+_REGISTERS_OF_WIDE_VALUES = 168, 96, 80
+"""Of two tiles with more than 128 elements of values: ptxas 13.5 spills one register of what corrects them with 80, and
+weighing takes fewer of at most 48 keys."""
+
 _REGISTERS_OF_PACKED = 192, 120, 120
 """Of one tile of packed sequences, where every role counts tiles as it goes: ptxas spills one register of heads of 256
 elements with 96."""
@@ -94,6 +98,8 @@ def role_plan(target: Target, tiles: int, spec: AttentionSpec) -> WarpPlan:
     """
     deep = tiles > 1 and spec.head_dim > max(_DEEP, spec.value_dim)
     weighs, corrects, others = _REGISTERS_OF_DEEP_TILES if deep else _REGISTERS[tiles]
+    if spec.value_dim > _DEEP and tiles > 1:
+        weighs, corrects, others = _REGISTERS_OF_WIDE_VALUES
     if spec.packed and tiles == 1:
         weighs, corrects, others = _REGISTERS_OF_PACKED
     waves = target.matrix_waves
