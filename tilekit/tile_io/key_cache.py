@@ -23,8 +23,10 @@ from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
 _AHEAD = 4
-"""Boxes of a stage whose places a load asks for before the stage is free. Each is a register of the load role, which has
-56; the places of the others lie in the same line of the table, which L1 then has."""
+"""Boxes of a stage whose places a load asks for before the stage is free.
+
+Each is a register of the load role, which has 56. The others' places lie in the same line of the table, which L1 then has.
+"""
 
 _PAIR = 2
 """Rows of the boxes in which the last keys of an entry come: two of 64 bytes are what a box is aligned to."""
