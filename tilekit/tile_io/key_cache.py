@@ -25,7 +25,8 @@ from tilekit.tiles.stage import Stage
 _AHEAD = 4
 """Boxes of a stage whose places a load asks for before the stage is free.
 
-Each is a register of the load role, which has 56. The others' places lie in the same line of the table, which L1 then has.
+Each is a register of the load role, which has 56. The places of the others lie in the same line of the table, and L1
+then has it.
 """
 
 _PAIR = 2
