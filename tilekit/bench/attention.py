@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 
-from tilekit.bench.grouped import layout
+from tilekit.bench.views import layout
 from tilekit.bench.workload import Accuracy, checked_rows
 from tilekit.dtypes import BF16, F16, DType
 from tilekit.errors import ArgumentError

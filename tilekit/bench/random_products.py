@@ -61,7 +61,7 @@ def _any(random: Random) -> Workload:
     n, k = random.choice(WEIGHTS) if random.random() < 0.6 else (_multiple(random), _multiple(random))
     shape = random.randrange(16)
     if shape == 0:
-        return GroupedWorkload(_sizes(random), n, k, "skewed")
+        return GroupedWorkload(_sizes(random), n, k, routing="skewed")
     if shape == 1:
         a_major, b_major = _layout(random)
         m = _rows(random, 1024, a_major)

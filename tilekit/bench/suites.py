@@ -104,7 +104,7 @@ def _fp8(*shapes: tuple[int, int, int]) -> tuple[Workload, ...]:
 
 def _grouped(tiles: Sequence[int], n: int, k: int, routing: str) -> Workload:
     # Libraries for contiguous groups ask for groups of whole tiles of 128 rows.
-    return GroupedWorkload(tuple(128 * count for count in tiles), n, k, routing)
+    return GroupedWorkload(tuple(128 * count for count in tiles), n, k, routing=routing)
 
 
 def _scaled_groups(tiles: Sequence[int], n: int, k: int) -> tuple[Workload, ...]:

@@ -375,7 +375,7 @@ def tuned_like(
     if like.a_dtype is not like.b_dtype:
         refuse("--dtype", dtype, "one type: groups' operands have the same", like.a_dtype.name)
     types: dict[str, Any] = {"dtype": like.a_dtype, "out_dtype": like.out_dtype}
-    return GroupedWorkload((1,), 1, 1, "spread", **types, a_major=like.a_major, b_major=like.b_major)
+    return GroupedWorkload((1,), 1, 1, routing="spread", **types, a_major=like.a_major, b_major=like.b_major)
 
 
 def both(text: str, option: str) -> tuple[int, int]:
