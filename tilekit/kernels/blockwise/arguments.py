@@ -15,7 +15,8 @@ from tilekit.kernels.blockwise.scales import BLOCK
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.grouped.arguments import GroupedArguments, GroupedKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.kernels.matmul.legal import FP8
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.problem import MatmulCall
 from tilekit.kernels.scaled.elsewhere import of_blockwise
 from tilekit.kernels.scaled.keywords import OF_RESULTS, ScaledKeywords

@@ -15,7 +15,7 @@ from tilekit.kernels.gemv.picker import MOST_TOKENS, pick
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.spec import FP8
+from tilekit.kernels.matmul.legal import FP8
 from tilekit.kernels.problem import MatmulProblem
 from tilekit.kernels.resolve import gpu_name
 from tilekit.targets import SM_90A, Target
