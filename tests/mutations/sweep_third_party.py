@@ -102,6 +102,7 @@ def results(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
             m = v.mutation
             known = explanation(name, m)
             words = excerpt(v) if v.reported else known.why if known and v.caught == NOT_CAUGHT else ""
+            words = words.replace("](", "](../../docs/")  # reasons are the page's, whose links begin there
             yield f"| {m.site} | `{m.instruction}` | {m.change} | {v.caught} | {words} |"
 
 
