@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
+from tilekit.dtypes import BF16, F16, F32, FNUZ, FP8, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
@@ -13,11 +13,7 @@ from tilekit.tile_io.cp_async import WIDTHS
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 
-__all__ = ["FNUZ", "FP8", "OF_WHOLE", "check", "check_types"]
-
-FP8 = (E4M3, E5M2)
-FNUZ = {E4M3: E4M3FNUZ, E5M2: E5M2FNUZ}
-"""Of the OCP's 8-bit floats, those with neither infinities nor a negative zero that chips with ``fnuz_floats`` have."""
+__all__ = ["OF_WHOLE", "check", "check_types"]
 
 OF_WHOLE = (S32, BF16, F16, F32)
 """What sums of whole numbers are stored as."""

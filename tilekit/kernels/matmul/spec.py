@@ -10,14 +10,13 @@ from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
-from tilekit.dtypes import BF16, DTYPES, F32, S8, S32, DType
+from tilekit.dtypes import BF16, DTYPES, F32, FNUZ, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.shares import ShareKind
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul import legal
-from tilekit.kernels.matmul.legal import FNUZ
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
