@@ -46,8 +46,7 @@ def dump(
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need an assembler.
 
-    The config is the one picked for the shape unless --tile, --cluster, --cta-group, --stages, --schedule or
-    --stream-k say otherwise.
+    The config is the one picked for the shape unless its options say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`; `tilekit dump matmul --target gfx950`;
