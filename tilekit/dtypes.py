@@ -29,6 +29,8 @@ __all__ = [
     "E5M2FNUZ",
     "F16",
     "F32",
+    "FNUZ",
+    "FP8",
     "S8",
     "S32",
     "U8",
@@ -124,6 +126,12 @@ E2M1X2: Final = _type("e2m1x2", np.uint8, "u8", 17, 0.5)
 
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
 """Every type that products are computed of, in the order in which messages list them."""
+
+FP8: Final = (E4M3, E5M2)
+"""The OCP's 8-bit floats, which most chips multiply."""
+
+FNUZ: Final = {E4M3: E4M3FNUZ, E5M2: E5M2FNUZ}
+"""Of these, those with neither infinities nor a negative zero that chips with ``fnuz_floats`` have."""
 
 _OTHERS: Final = (S8, S32, U8, E4M3FNUZ, E5M2FNUZ, UE8M0, E2M1, E2M1X2)
 """Types of some kernels' operands, which no message lists."""

@@ -8,7 +8,7 @@ import deep_gemm
 import torch
 
 from tilekit.bench.entrants import Entrant
-from tilekit.bench.grouped import Groups
+from tilekit.bench.row_groups import Groups
 
 _rows: dict[tuple[int, ...], torch.Tensor] = {}
 

@@ -10,9 +10,9 @@ import numpy as np
 import tilekit
 from tilekit.bench.blockwise import Scales
 from tilekit.bench.entrants import OURS, Entrant
-from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import weights_of
 from tilekit.bench.matmul import Case, Result
+from tilekit.bench.row_groups import Groups
 from tilekit.bench.scaled import LaidOut
 from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import DType
@@ -140,7 +140,7 @@ def peer(name: str, machine: SimulatedMachine, microseconds: float, family: str 
     def launch(a: Any, b: Any, *rest: Any) -> None:
         machine.spend(microseconds * 1e-6)
         if isinstance(rest[0], Groups):
-            tilekit.grouped_matmul(a, b, rest[0].ends, out=rest[-1])
+            tilekit.grouped_matmul(a, b, out=rest[-1], **rest[0].keywords)
         else:
             rest[-1][...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(rest[-1].dtype)
 

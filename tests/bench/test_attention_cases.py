@@ -14,9 +14,9 @@ import tilekit
 from tests.attention.cases import expected
 from tests.bench.simulated import SimulatedMachine
 from tilekit.bench.attention import AttentionWorkload, Masked
+from tilekit.bench.classes import class_of
 from tilekit.bench.entrants import PEERS, Entrant, _load, tilekit_entrants
 from tilekit.bench.matmul import ResultCheck, run
-from tilekit.bench.random_suite import class_of
 from tilekit.bench.suites import SUITES
 from tilekit.dtypes import F16
 from tilekit.errors import ArgumentError

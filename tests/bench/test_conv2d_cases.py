@@ -176,10 +176,10 @@ def test_gradients_are_of_layers() -> None:
 
 def test_layers_are_drawn() -> None:
     """A seed has its layers, fewer are the beginning of more; kinds have about their parts, and all are legal."""
-    assert random_layers.draw(3, 20) == random_layers.draw(3, 40)[:20]
-    assert [case.workload for case in select(["conv2d-random"], 5, seed=3)] == random_layers.draw(3, 5)
-    assert len(select(["conv2d-random"])) == random_layers.CASES
-    found = random_layers.draw(1, 600)
+    assert random_layers.SUITE.draw(3, 20) == random_layers.SUITE.draw(3, 40)[:20]
+    assert [case.workload for case in select(["conv2d-random"], 5, seed=3)] == random_layers.SUITE.draw(3, 5)
+    assert len(select(["conv2d-random"])) == random_layers.SUITE.count
+    found = random_layers.SUITE.draw(1, 600)
     parts = {
         "1x1": (sum(layer.filters[1:] == (1, 1) for layer in found), 0.4),
         "3x3": (sum(layer.filters[1:] == (3, 3) for layer in found), 0.4),

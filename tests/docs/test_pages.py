@@ -118,6 +118,17 @@ def test_readme_lists_families_and_targets():
     assert "pip install '.[test]' && pytest -n auto\n" in text
 
 
+def test_the_readme_begins_with_figures_of_its_table():
+    """Each ratio of the first paragraphs is a geometric mean that the table of speeds has, rounded."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    told = [float(ratio) for ratio in re.findall(r"\b\d\.\d\d\b", text.partition("```")[0])]
+    table = text.partition("<!-- speed -->")[2].partition("<!-- /speed -->")[0]
+    means = [float(row.split("|")[4]) for row in table.splitlines() if re.match(r"\| .*\| *\d+ \|", row)]
+    assert len(means) > 10
+    assert told
+    assert all(min(abs(ratio - mean) for mean in means) <= 0.0051 for ratio in told)
+
+
 def test_pages_speak_of_the_project_alone():
     """No page names a path of some machine."""
     for page in PAGES:

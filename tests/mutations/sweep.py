@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -126,21 +126,34 @@ def write(verdicts: dict[str, list[Verdict]]) -> list[str]:
     ]
 
 
-def main(words: tuple[str, ...]) -> None:
-    """Run the sweep."""
-    names = list(cases())
+def run(
+    names: list[str],
+    judged: Callable[..., list[Verdict]],
+    write: Callable[[dict[str, list[Verdict]]], list[str]],
+    known: str,
+    words: tuple[str, ...],
+) -> None:
+    """Judge and write; with words, print full reports instead. `write` returns what is not as the file `known` has it.
+
+    Parameters
+    ----------
+    names
+        What is broken.
+    judged
+        The verdicts on one of them, and given words, on its mutations whose names have all of them.
+    """
     if words:
         for name in names:
-            for v in verdicts_of(name, words):
+            for v in judged(name, words):
                 print(f"{name} | {v.mutation.name}: {v.caught} {v.schedule}\n{v.message}\n")
         return
     with ProcessPoolExecutor() as pool:
-        verdicts = dict(zip(names, pool.map(verdicts_of, names), strict=True))
+        verdicts = dict(zip(names, pool.map(judged, names), strict=True))
     unexplained = write(verdicts)
-    print(f"wrote {RESULTS} and {PAGE}")
+    print(f"wrote results and {PAGE}")
     if unexplained:
-        sys.exit("not as documented in tests/mutations/known.py:\n" + "\n".join(unexplained))
+        sys.exit(f"not as documented in tests/mutations/{known}:\n" + "\n".join(unexplained))
 
 
 if __name__ == "__main__":
-    main(tuple(sys.argv[1:]))
+    run(list(cases()), verdicts_of, write, "known.py", tuple(sys.argv[1:]))

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.generated import with_tables
-
 from .conv2d import UNNOTICED, conv_cases, conv_mutations, why_unnoticed
 from .judge import NOT_CAUGHT, judge
 from .mutation import Mutation
 from .sweep import PAGE
-from .sweep_conv2d import results, table
+from .sweep_conv2d import SWEEP
 
 ALL = [(name, *mutation) for name, case in conv_cases().items() for mutation in conv_mutations(case)]
 SOME = ALL[::13]
@@ -33,12 +31,11 @@ def test_noticed_or_explained(launch: str, mutation: Mutation, change: Any) -> N
 
 def test_the_results_are_of_these_mutations() -> None:
     """Every mutation there is now has its line, what is unnoticed is explained, and the page has the counts."""
-    rows = results()
+    rows = SWEEP.rows()
     assert [row[:3] for row in rows] == [(launch, m.family, m.name) for launch, m, _ in ALL]
     quiet = {(launch, name) for launch, _, name, caught in rows if caught == NOT_CAUGHT}
     assert quiet == {(launch, m.name) for launch, m, _ in ALL if why_unnoticed(launch, m.name)}
-    page = PAGE.read_text("utf-8")
-    assert with_tables(page, {"conv2d": table()}) == page
+    assert SWEEP.page() == PAGE.read_text("utf-8")
 
 
 @pytest.mark.parametrize("entry", UNNOTICED, ids=[entry[1] for entry in UNNOTICED])

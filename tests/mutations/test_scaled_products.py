@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.generated import with_tables
-
 from .judge import NOT_CAUGHT, judge
 from .mutation import Mutation
 from .scaled import UNNOTICED, scaled_cases, scaled_mutations, why_unnoticed
 from .sweep import PAGE
-from .sweep_scaled import results, table
+from .sweep_scaled import SWEEP
 
 NAMES = ("nvfp4, a pair", "to mxfp8, 128x4", "to nvfp4, rows, stored by threads")
 USUAL = [(name, 5) for name in NAMES]
@@ -36,17 +34,16 @@ def test_noticed_or_explained(launch: str, part: int) -> None:
 
 def test_the_results_are_explained() -> None:
     """What is unnoticed has its reason, the page has the counts, and what was tried is still in the kernels."""
-    rows = results()
-    for launch, _, name, caught in rows:
-        assert caught != NOT_CAUGHT or why_unnoticed(launch, name), (launch, name)
-    page = PAGE.read_text("utf-8")
-    assert with_tables(page, {"scaled": table()}) == page
+    assert not SWEEP.unexplained()
+    assert SWEEP.page() == PAGE.read_text("utf-8")
     assert tuple(scaled_cases()) == NAMES
     present = {(name, mutation.name) for name, case in scaled_cases().items() for mutation in scaled_mutations(case)}
-    assert sum((launch, name) in present for launch, _, name, _ in rows) > len(rows) / 2
+    assert sum((launch, name) in present for launch, _, name, _ in SWEEP.rows()) > len(SWEEP.rows()) / 2
 
 
 @pytest.mark.parametrize("entry", UNNOTICED, ids=[entry[0] for entry in UNNOTICED])
 def test_each_reason_is_about_a_mutation(entry: tuple[str, str]) -> None:
     """That was tried."""
-    assert any(why_unnoticed(launch, name) == entry[1] for launch, _, name, caught in results() if caught == NOT_CAUGHT)
+    assert any(
+        why_unnoticed(launch, name) == entry[1] for launch, _, name, caught in SWEEP.rows() if caught == NOT_CAUGHT
+    )

@@ -22,7 +22,8 @@ from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.gemv import GemvWorkload
-from tilekit.bench.grouped import GroupedWorkload, parse_groups, spread
+from tilekit.bench.grouped import GroupedWorkload
+from tilekit.bench.row_groups import parse_groups, spread
 from tilekit.bench.scaled import ScaledWorkload
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.cli.app import app

@@ -9,11 +9,11 @@ Python runs once; what it calls on the writer becomes text. Device loops and bra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tilekit.assembly.control_flow import ControlFlow
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
@@ -29,16 +29,10 @@ from tilekit.assembly.role import Role, require_warpgroups
 from tilekit.assembly.shared import SharedMemory
 from tilekit.assembly.trace import (
     Bound,
-    EndIf,
-    EndLoop,
-    If,
-    Line,
     LoadParameter,
-    Loop,
     Operation,
     Placement,
     Register,
-    Scope,
     SharedBase,
     Source,
     Statement,
@@ -50,7 +44,7 @@ from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
 from tilekit.targets import CHIPS, Target
 
-__all__ = ["MAX_CLUSTER", "MAX_PROFILE", "Parameter", "Role", "Turn", "Writer", "require_warpgroups"]
+__all__ = ["MAX_CLUSTER", "MAX_PROFILE", "Parameter", "Role", "Writer", "require_warpgroups"]
 
 MAX_PROFILE = 65536
 """Tiles of a CTA that a kernel can note the times of: some megabytes a CTA."""
@@ -76,14 +70,7 @@ class Parameter:
     value: Callable[[Any], Any] | None = None
 
 
-@dataclass
-class Turn:
-    """One pass through a `Writer.repeat` loop; `again` says whether another follows."""
-
-    again: Value | None = None
-
-
-class Writer(Verbs):
+class Writer(ControlFlow, Verbs):
     """Traces one kernel entry.
 
     Parameters
@@ -156,7 +143,6 @@ class Writer(Verbs):
         self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
-        self.roles: list[Role] = []
         self.lost_uniform: list[Statement] = []
         """The statements that left a register different from lane to lane that was uniform before."""
         self.broadcasts: set[str] = set()
@@ -166,12 +152,7 @@ class Writer(Verbs):
         self._reserved = self.dialect.reserved | local_names(self.dialect)
         self._names = Names(self._reserved)
         self._hygienic: dict[Fragment, Fragment] = {}
-        self._root = Scope(depth=1)
-        self._scopes = [self._root]
-        self._depth = 1
-        self._role: Role | None = None
-        self._diverged = 0
-        self._open: list[tuple[str, Origin]] = []
+        ControlFlow.__init__(self)
         self._declared: dict[str, Origin] = {}
         self.barriers = NamedBarriers(chip, threads)
         self.shared_base = self.new(SMEM, "smem_base", uniform=True)
@@ -222,16 +203,6 @@ class Writer(Verbs):
         result = self.new(result_type, name, uniform=all_uniform(*operands))
         self.emit(Operation(name, type_, result, tuple([self.operand(operand, type_) for operand in operands])))
         return result
-
-    @property
-    def divergent(self) -> bool:
-        """Whether lanes of a warp may have taken different ways to this point of the trace."""
-        return self._diverged > 0
-
-    def emit(self, statement: Statement) -> None:
-        """Append a statement to the trace."""
-        role = self._role.name if self._role else "setup"
-        self._scopes[-1].items.append(Line(statement, self._depth, role, origin()))
 
     def place(self, fragment: Fragment, /, **given: Any) -> Any:
         """Emit `fragment` with the operands `given` and return its outputs (None, a value, or a tuple).
@@ -322,120 +293,6 @@ class Writer(Verbs):
         self.emit(Operation("widen", U32, result, (self.operand(a, U32), self.operand(b, U32))))
         return result
 
-    # -- control flow -------------------------------------------------------------------------------------------------
-
-    def range(self, stop: Operand, *, start: Operand = 0, step: Operand = 1, name: str = "i") -> Iterator[Value]:
-        """Device loop over ``start, start + step, … < stop`` (u32); the body is traced once.
-
-        Leave it only at its end: a Python ``break`` cannot be traced and is reported when the enclosing scope closes.
-        The loop is not to be unrolled: ptxas otherwise unrolls k-loops 4 to 8 times and takes five times as long
-        (measured with 13.0.88).
-        """
-        uniform = all_uniform(start, stop, step)
-        counter = self.new(U32, name, uniform=uniform)
-        counter.assign(start)
-        top, end = self._names.new(f"{name}_loop"), self._names.new(f"{name}_end")
-        limit = self.operand(stop, U32)
-        skip = self.new(PRED, f"{name}_skip", uniform=uniform)
-        self.emit(Operation("ge", U32, skip, (counter, limit)))
-        guard, loop = If(skip, False, end), Loop(top)
-        self.emit(guard)
-        self.emit(loop)
-        with self._construct(f"device loop over {name!r}", divergent=not uniform):
-            yield counter
-        again = self.new(PRED, f"{name}_again", uniform=uniform)
-        self.emit(Operation("add", U32, counter, (counter, self.operand(step, U32))))
-        self.emit(Operation("lt", U32, again, (counter, limit)))
-        self.emit(EndLoop(loop, again))
-        self.emit(EndIf(guard))
-
-    def repeat(self, name: str, *, uniform: bool) -> Iterator[Turn]:
-        """Device loop whose body, traced once, says at its end whether it runs again: ``turn.again = predicate``.
-
-        Parameters
-        ----------
-        name
-            Of the loop, in labels.
-        uniform
-            Whether all lanes of a warp leave it together, so that its body may hold aligned instructions.
-        """
-        loop, turn = Loop(self._names.new(f"{name}_loop")), Turn()
-        self.emit(loop)
-        with self._construct(f"device loop {name!r}", divergent=not uniform):
-            yield turn
-        if turn.again is None or (uniform and not turn.again.uniform):
-            given = "nothing" if turn.again is None else f"{turn.again!r}, in which lanes may differ"
-            raise TraceError(
-                f"device loop {name!r} needs turn.again, a{' uniform' if uniform else ''} predicate, at the end of its "
-                f"body; given {given}",
-                code="TK-TRACE-006",
-            )
-        if turn.again.type is not PRED:
-            raise TraceError(f"{turn.again!r} given where a {PRED} is needed", code="TK-TRACE-005")
-        self.emit(EndLoop(loop, turn.again))
-
-    @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
-        """Device branch: the body runs in the lanes for which `condition` (a predicate) holds."""
-        if not isinstance(condition, Value) or condition.type is not PRED:
-            raise TraceError(
-                f"w.when() takes a device predicate such as `a < b`, not {condition!r}; for a build-time choice write "
-                f"a Python `if`",
-                code="TK-TRACE-006",
-            )
-        branch = If(condition, True, self._names.new("endif"))
-        self.emit(branch)
-        with self._construct("branch", divergent=not condition.uniform):
-            yield
-        self.emit(EndIf(branch))
-
-    @contextmanager
-    def role(self, role: Role, warp: Value) -> Iterator[None]:
-        """Trace the body of `role`: its warps enter, the others jump over it; registers inside are the role's own."""
-        if self._role is not None:
-            raise TraceError(
-                f"role {role.name!r} opened inside role {self._role.name!r}; roles are disjoint sets of warps",
-                code="TK-ROLE-002",
-            )
-        for other in self.roles:
-            if set(other.warps) & set(role.warps):
-                raise TraceError(f"roles {other.name!r} and {role.name!r} share warps", code="TK-ROLE-002")
-        if role.warps.stop * self.lanes > self.threads:
-            raise TraceError(
-                f"role {role.name!r} has warps {role.warps.start} to {role.warps.stop - 1}, and the kernel's "
-                f"{self.threads} threads are {self.threads // self.lanes} warps; nearest: threads="
-                f"{role.warps.stop * self.lanes}",
-                code="TK-ROLE-003",
-            )
-        self.roles.append(role)
-        outside = ((warp - role.warps.start) >= len(role.warps)) if len(role.warps) > 1 else (warp != role.warps.start)
-        branch = If(outside, False, self._names.new(f"end_{role.name}"))
-        self.emit(branch)
-        self._role = role
-        scope = Scope(self._depth + 1)
-        self._scopes[-1].items.append(scope)
-        self._scopes.append(scope)
-        with self._construct(f"role {role.name!r}", divergent=not warp.uniform):
-            yield
-        self._scopes.pop()
-        self._role = None
-        self.emit(EndIf(branch))
-
-    def require_role(self, names: Collection[str], what: str) -> None:
-        """Refuse the use of `what` in a role that is none of `names`; outside roles every thread may be what is needed.
-
-        Raises
-        ------
-        TraceError
-            ``TK-ROLE-004`` naming both.
-        """
-        if self._role is not None and self._role.name not in names:
-            raise TraceError(
-                f"role {self._role.name!r} uses {what}, which was declared for {', '.join(sorted(names))}; {origin()} "
-                f"uses it: declare the role with the others",
-                code="TK-ROLE-004",
-            )
-
     # -- the finished text --------------------------------------------------------------------------------------------
 
     def text(self) -> str:
@@ -447,8 +304,7 @@ class Writer(Verbs):
             ``TK-TRACE-007`` if a device loop or branch is still open: a ``break``, ``return`` or exception left it;
             ``TK-TRACE-020`` for an aligned fragment where lanes diverge from a loop's second round on.
         """
-        if self._open:
-            raise self._left_early()
+        self.require_closed()
         self.shared.require_fits(self.name, self.target.shared_bytes)
         check_loops(list(self._root.lines()), self.lost_uniform, self.broadcasts)
         trace = Trace(
@@ -465,28 +321,6 @@ class Writer(Verbs):
         return self.dialect.module(trace)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _construct(self, what: str, *, divergent: bool) -> Iterator[None]:
-        """Trace the body of a loop, branch or role, one level deeper."""
-        here = (what, origin())
-        self._open.append(here)
-        self._diverged += divergent
-        self._depth += 1
-        yield
-        self._depth -= 1
-        self._diverged -= divergent
-        if self._open[-1] is not here:
-            raise self._left_early()
-        self._open.pop()
-
-    def _left_early(self) -> TraceError:
-        what, where = self._open[-1]
-        return TraceError(
-            f"the {what} opened at {where} was left by a Python `break`, `return` or exception; its body is traced "
-            f"once, to its end. Put the rest under `with w.when(...)`.",
-            code="TK-TRACE-007",
-        )
 
     def _own_names(self, fragment: Fragment) -> Fragment:
         """The fragment with names for its locals that no register of the kernel has."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
-from tilekit.bench.grouped import layout
+from tilekit.bench.views import layout
 from tilekit.bench.workload import Accuracy, checked_rows
 from tilekit.dtypes import BF16, F16, DType
 from tilekit.errors import ArgumentError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["AttentionOperands", "AttentionWorkload", "Masked"]
 
 _Array = np.ndarray[Any, Any]
+
+_Kind = TypeVar("_Kind", bound="AttentionWorkload")
 
 _TANH: Final = 2.0**-10
 """Error of a capped score over its cap: tanh to 11 bits, and the product around it."""
@@ -133,6 +135,11 @@ class AttentionWorkload:
             softcap=None if cap is None else float(cap),
             value_dim=None if value_dim is None else int(value_dim),
         )
+
+    def turned_into(self, kind: type[_Kind], **others: Any) -> _Kind:
+        """The same attention as another kind of workload, with other values of some fields."""
+        own = {field.name: getattr(self, field.name) for field in fields(AttentionWorkload)}
+        return kind(**own | others)
 
     @property
     def label(self) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tilekit.bench.grouped import layout, parse_groups
-from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of, error_limit
-from tilekit.dtypes import BF16, E4M3, F32, DType
+from tilekit.bench.row_groups import Groups, RowGroups
+from tilekit.bench.views import layout
+from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of
+from tilekit.dtypes import E4M3, F32, DType
 from tilekit.errors import ArgumentError
 from tilekit.targets import DEFAULT, ChipName
 
@@ -44,24 +44,10 @@ class Scales:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledGroups:
-    """Which rows belong to which group, with the scales.
+class ScaledGroups(Groups):
+    """Which rows belong to which group, with the scales."""
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Rows of each group.
-    bounds : array of int32 on the device
-        One past the last row of each group, or how many rows it has.
-    counted : bool
-        Whether groups begin a whole number of rows apart.
-    scales : Scales
-    """
-
-    sizes: tuple[int, ...]
-    bounds: Any
-    counted: bool
-    scales: Scales
+    scales: Scales = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,86 +194,33 @@ class BlockwiseWorkload(MatmulWorkload):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedBlockwiseWorkload:
-    """Rows of 8-bit elements in groups, times ``(G, K, N)``, with scales of blocks.
-
-    Attributes
-    ----------
-    sizes : tuple of int
-        Rows of each group.
-    n, k : int
-    rows : int or None
-        How far apart groups begin, of which each has up to so many rows; None where they lie behind each other.
-    dtype, out_dtype : DType
-    """
+class GroupedBlockwiseWorkload(RowGroups):
+    """Rows of 8-bit elements in groups, times ``(G, K, N)``, with scales of blocks."""
 
     family: ClassVar[str] = "grouped_blockwise"
-    batch: ClassVar[None] = None
-    read: ClassVar[float] = 1.0
 
-    sizes: tuple[int, ...]
-    n: int
-    k: int
-    rows: int | None = None
     dtype: DType = E4M3
-    out_dtype: DType = BF16
-
-    def __post_init__(self) -> None:
-        most = sum(self.sizes) if self.rows is None else self.rows
-        if not self.sizes or min(self.sizes) < 0 or max(self.sizes) > most or sum(self.sizes) == 0:
-            legal = "rows of each group, none negative, not all zero, and no more than rows"
-            raise ArgumentError.of("sizes", self.sizes, legal=legal, code="TK-BENCH-001")
-
-    @classmethod
-    def parse(cls, shape: str, like: Self) -> Self:
-        """Read what `parse_groups` does; everything but the shape is taken from ``like``."""
-        sizes, n, k = parse_groups(shape)
-        return replace(like, sizes=sizes, n=n, k=k)
-
-    @property
-    def m(self) -> int:
-        """Rows of A in memory."""
-        return sum(self.sizes) if self.rows is None else self.rows * len(self.sizes)
-
-    @property
-    def row_groups(self) -> int:
-        """How many groups there are."""
-        return len(self.sizes)
 
     def spec_on(self, target: ChipName) -> Any:
         """What computes it on a chip."""
         from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
 
-        groups = len(self.sizes)
-        outer = (self.m,) if self.rows is None else (groups, self.rows)
+        groups, outer = len(self.sizes), self.outer
         along_k, along_n = -(-self.k // BLOCK), -(-self.n // BLOCK)
         a, out = layout(0, (*outer, self.k), self.dtype), layout(2, (*outer, self.n), self.out_dtype)
         b = layout(1, (groups, self.n, self.k), self.dtype, transposed=True)
         scale_a = layout(3, (*outer[:-1], along_k, outer[-1]), F32, transposed=True)
         scale_b = layout(4, (groups, along_n, along_k), F32)
-        how: dict[str, Any] = {"ends" if self.rows is None else "counts": np.zeros(groups, np.int32)}
-        how |= {"scale_a": scale_a, "scale_b": scale_b, "target": target}
+        how = self.bounds | {"scale_a": scale_a, "scale_b": scale_b, "target": target}
         return GroupedBlockwiseArguments.parse(a, b, out=out, **how).spec
-
-    def kernel(self, target: ChipName, config: Any) -> Any:
-        """The kernel that computes it with a config."""
-        import tilekit
-
-        return tilekit.compile(self.spec_on(target), target=target, config=config)
 
     def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
         """Prepare a launch of its kernel on one operand set."""
         from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
 
         a, b, groups, out = operands
-        how: dict[str, Any] = {"counts" if groups.counted else "ends": groups.bounds}
-        how |= {"scale_a": groups.scales.a, "scale_b": groups.scales.b, "target": kernel.target.name}
+        how = groups.keywords | {"scale_a": groups.scales.a, "scale_b": groups.scales.b, "target": kernel.target.name}
         return kernel.plan(GroupedBlockwiseArguments.parse(a, b, out=out, **how))
-
-    @property
-    def label(self) -> str:
-        """Groups and shape, as ``G8 34560x7168x2048``."""
-        return f"G{len(self.sizes)} {sum(self.sizes)}x{self.n}x{self.k}"
 
     @property
     def kind(self) -> str:
@@ -295,49 +228,18 @@ class GroupedBlockwiseWorkload:
         lie = "contiguous" if self.rows is None else f"masked, up to {self.rows}"
         return f"{self.dtype}→{self.out_dtype} blocks {lie}"
 
-    @property
-    def bits(self) -> int:
-        """Of an element of A."""
-        return self.dtype.bits
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions."""
-        return 2 * sum(self.sizes) * self.n * self.k
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the operands and the result; the matrix of an empty group is not read."""
-        rows, groups = sum(self.sizes), sum(size > 0 for size in self.sizes)
-        inputs = (rows * self.k + groups * self.n * self.k) * self.dtype.bytes
-        return inputs + rows * self.n * self.out_dtype.bytes
-
-    @property
-    def error_limit(self) -> float:
-        """Largest relative (Frobenius) error of a right answer."""
-        return error_limit(self.dtype, self.out_dtype)
-
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
         """Return operands on a machine, groups with their scales, and an output: ``(a, b, groups, out)``."""
-        outer = (sum(self.sizes),) if self.rows is None else (len(self.sizes), self.rows)
-        shapes = (*outer, self.k), (len(self.sizes), self.n, self.k)
+        shapes = (*self.outer, self.k), (len(self.sizes), self.n, self.k)
         a, b = (machine.normal(shape, self.dtype, next(seeds)) for shape in shapes)
-        told = self.sizes if self.rows is not None else tuple(accumulate(self.sizes))
-        bounds = machine.upload(np.array(told, np.int32))
-        groups = ScaledGroups(self.sizes, bounds, self.rows is not None, scales(machine, *shapes, next(seeds)))
-        return a, b.swapaxes(-1, -2), groups, machine.empty((*outer, self.n), self.out_dtype)
+        groups = ScaledGroups(self.sizes, *self.told(machine), scales=scales(machine, *shapes, next(seeds)))
+        return a, b.swapaxes(-1, -2), groups, machine.empty((*self.outer, self.n), self.out_dtype)
 
     def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
         """Return the product of each group that has rows, of operands times their scales."""
         a, b, groups, out = operands
-        of, found, ends = groups.scales, [], list(accumulate(groups.sizes))
-        for group, (size, end) in enumerate(zip(groups.sizes, ends, strict=True)):
-            if size:
-                at: Any = (group, slice(0, size)) if groups.counted else slice(end - size, end)
-                wide = Unscaled(b[group].swapaxes(0, 1), of.b[group], of.blocks[1], of.blocks[0])[EVERY]
-                found.append((Unscaled(a[at], of.a[at], of.blocks[1]), wide.swapaxes(0, 1), out[at]))
+        of, found = groups.scales, []
+        for group, at in groups.rows():
+            wide = Unscaled(b[group].swapaxes(0, 1), of.b[group], of.blocks[1], of.blocks[0])[EVERY]
+            found.append((Unscaled(a[at], of.a[at], of.blocks[1]), wide.swapaxes(0, 1), out[at]))
         return found
-
-    def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
-        """Return the product: nothing is behind it."""
-        return product

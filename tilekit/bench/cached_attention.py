@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ _Array = np.ndarray[Any, Any]
 class CachedAttentionWorkload(AttentionWorkload):
     """As many batch entries as `key_lengths`, in a cache with room for the longest, or in blocks of `page` keys."""
 
-    family: ClassVar[str] = "attention"
     key_lengths: tuple[int, ...] = ()
     page: int = 0
 
@@ -43,16 +42,13 @@ class CachedAttentionWorkload(AttentionWorkload):
             raise ArgumentError.of(
                 "--page", page, legal="a multiple of 8 keys, or 0 without blocks", nearest=0, code="TK-BENCH-001"
             )
-        names = ("queries", "heads", "kv_heads", "head_dim", "dtype", "value_dim", "causal", "window", "softcap")
-        given = {name: getattr(like, name) for name in names}
-        return cls(batch=len(key_lengths), keys=max(key_lengths), key_lengths=key_lengths, page=page, **given)
+        own = {"batch": len(key_lengths), "keys": max(key_lengths), "key_lengths": key_lengths, "page": page}
+        return like.turned_into(cls, **own)
 
     @property
     def entries(self) -> list[AttentionWorkload]:
         """Each that has keys, as it would be alone."""
-        names = ("queries", "heads", "kv_heads", "head_dim", "dtype", "value_dim", "causal", "window", "softcap")
-        given = {name: getattr(self, name) for name in names}
-        return [AttentionWorkload(keys=length, **given) for length in self.key_lengths if length]
+        return [self.turned_into(AttentionWorkload, batch=1, keys=length) for length in self.key_lengths if length]
 
     @property
     def label(self) -> str:
@@ -114,7 +110,7 @@ class CachedAttentionWorkload(AttentionWorkload):
             )
             own = AttentionOperands(operands.q[entry : entry + 1], k, v)
             found.append(next(alone).accuracy(own, out[entry : entry + 1]))
-        return Accuracy(*(float(np.max([getattr(one, name) for one in found])) for name in Accuracy.__slots__))
+        return Accuracy.worst_of(found)
 
     def _rows(self, cache: _Array, entry: int) -> list[tuple[int, _Array]]:
         """An entry's rows of a cache, in the order of its keys: the number of the first, and they themselves."""

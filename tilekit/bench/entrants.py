@@ -13,8 +13,8 @@ from tilekit.bench.attention import Masked
 from tilekit.bench.blockwise import ScaledGroups, Scales
 from tilekit.bench.conv2d import Filtered, images
 from tilekit.bench.conv2d_gradients import Gradient
-from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
+from tilekit.bench.row_groups import Groups
 from tilekit.bench.scaled import LaidOut
 from tilekit.bench.workload import Fused
 from tilekit.errors import ArgumentError
@@ -76,14 +76,14 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         tilekit.matmul(a, b, out=out, bias=fused.bias, activation=fused.activation)
 
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
-        tilekit.grouped_matmul(a, b, groups.ends, out=out)
+        tilekit.grouped_matmul(a, b, out=out, **groups.keywords)
 
     def blockwise(a: Any, b: Any, scales: Scales, out: Any) -> None:
         tilekit.scaled_matmul(a, b, scales.a, scales.b, out=out)
 
     def grouped_blockwise(a: Any, b: Any, groups: ScaledGroups, out: Any) -> None:
-        bounds = {"counts" if groups.counted else "ends": groups.bounds}
-        tilekit.grouped_matmul(a, b, scale_a=groups.scales.a, scale_b=groups.scales.b, out=out, **bounds)
+        scales = {"scale_a": groups.scales.a, "scale_b": groups.scales.b}
+        tilekit.grouped_matmul(a, b, out=out, **scales, **groups.keywords)
 
     def block_scaled(a: Any, b: Any, scales: LaidOut, out: Any) -> None:
         tilekit.scaled_matmul(a, b, scales.a, scales.b, out=out)

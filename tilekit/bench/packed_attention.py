@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ _Array = np.ndarray[Any, Any]
 class PackedAttentionWorkload(AttentionWorkload):
     """Sequences of `lengths` queries, and as many keys: `queries` and `keys` are those of all."""
 
-    family: ClassVar[str] = "attention"
     lengths: tuple[int, ...] = ()
 
     @classmethod
@@ -38,16 +37,12 @@ class PackedAttentionWorkload(AttentionWorkload):
                 "--lengths", ",".join(map(str, lengths)), legal="whole numbers from 0 on, not all of them 0",
                 nearest="128,1,300", code="TK-BENCH-001",
             )  # fmt: skip
-        fields = {name: getattr(like, name) for name in ("heads", "kv_heads", "head_dim", "dtype", "value_dim")}
-        masks = {name: getattr(like, name) for name in ("causal", "window", "softcap")}
-        return cls(queries=sum(lengths), keys=sum(lengths), lengths=lengths, **fields, **masks)
+        return like.turned_into(cls, batch=1, queries=sum(lengths), keys=sum(lengths), lengths=lengths)
 
     @property
     def sequences(self) -> list[AttentionWorkload]:
         """Each that is not empty, as it would be alone."""
-        names = ("heads", "kv_heads", "head_dim", "dtype", "value_dim", "causal", "window", "softcap")
-        given = {name: getattr(self, name) for name in names}
-        return [AttentionWorkload(queries=length, keys=length, **given) for length in self.lengths if length]
+        return [self.turned_into(AttentionWorkload, queries=length, keys=length) for length in self.lengths if length]
 
     @property
     def label(self) -> str:
@@ -92,4 +87,4 @@ class PackedAttentionWorkload(AttentionWorkload):
         for one, (first, end) in zip(self.sequences, places, strict=True):
             own = AttentionOperands(*(array[None, first:end] for array in (operands.q, operands.k, operands.v)))
             found.append(one.accuracy(own, out[None, first:end]))
-        return Accuracy(*(float(np.max([getattr(one, name) for one in found])) for name in Accuracy.__slots__))
+        return Accuracy.worst_of(found)

@@ -19,18 +19,10 @@ from random import Random
 from typing import Any, Final
 
 from tilekit.bench.conv2d import ConvWorkload
-from tilekit.bench.workload import Workload
+from tilekit.bench.drawn import DrawnSuite
 from tilekit.dtypes import BF16, F16
 
-__all__ = ["AIMS", "CASES", "NAME", "SIZES", "WIDTHS", "draw"]
-
-NAME: Final = "conv2d-random"
-
-CASES: Final = 40
-"""How many are drawn where no number is given."""
-
-AIMS: Final = (1.05, 0.98, 0.95)
-"""Geometric mean, tenth percentile and smallest of the ratios to the library."""
+__all__ = ["MOST_BYTES", "MOST_FLOPS", "SIZES", "SUITE", "WIDTHS"]
 
 SIZES: Final = (7, 14, 28, 56, 112, 16, 32, 64, 128)
 """Lines of images, and pixels of a line, of networks' inner layers."""
@@ -45,26 +37,8 @@ _FILTERS: Final = ((1, 1), (3, 3), (2, 2), (5, 5), (7, 7), (1, 3), (3, 1))
 _GROUPS: Final = (2, 4, 8)
 
 
-def draw(seed: int, count: int = CASES) -> list[Workload]:
-    """Return the first layers of a seed, in the order drawn: fewer are the beginning of more.
-
-    Parameters
-    ----------
-    seed : int
-    count : int, optional
-    """
-    found: dict[tuple[str, str], Workload] = {}
-    index = 0
-    while len(found) < count:
-        layer = _drawn(Random(f"tilekit conv2d {seed} {index}"))
-        index += 1
-        if layer is not None and layer.bytes <= MOST_BYTES and layer.flops <= MOST_FLOPS:
-            found.setdefault((layer.label, layer.kind), layer)
-    return list(found.values())
-
-
 def _drawn(random: Random) -> ConvWorkload | None:
-    """A layer; None where filters are larger than the padded images."""
+    """A layer; None where filters are larger than the padded images, and of one that is too large."""
     images, size = 2 ** random.randrange(7), _size(random)
     down, along = random.choices(_FILTERS, (8, 8, 1, 1, 1, 0.5, 0.5))[0]
     step = 2 if (down, along) == (2, 2) or random.random() < 0.25 else 1
@@ -86,7 +60,8 @@ def _drawn(random: Random) -> ConvWorkload | None:
     how: dict[str, Any] = {"stride": (step, step), "padding": pad, "dilation": (apart, apart), "groups": groups}
     how |= {"a_dtype": dtype, "b_dtype": dtype, "out_dtype": dtype}
     how |= {"bias": fused, "activation": "relu" if fused else None, "residual": residual}
-    return ConvWorkload((images, size, size, channels), (filters, down, along), **how)
+    layer = ConvWorkload((images, size, size, channels), (filters, down, along), **how)
+    return layer if layer.bytes <= MOST_BYTES and layer.flops <= MOST_FLOPS else None
 
 
 def _size(random: Random) -> int:
@@ -99,3 +74,6 @@ def _width(random: Random) -> int:
     if random.random() < 0.75:
         return random.choice(WIDTHS)
     return 8 * round(math.exp(random.uniform(math.log(8), math.log(1024))) / 8)
+
+
+SUITE: Final = DrawnSuite("conv2d-random", count=40, aims=(1.05, 0.98, 0.95), salt="tilekit conv2d", one=_drawn)

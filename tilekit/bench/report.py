@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tilekit.bench import random_suite
+from tilekit.bench.classes import class_of
 from tilekit.bench.entrants import OURS
 from tilekit.bench.host import HostTimes
 from tilekit.bench.matmul import Case, Result
@@ -136,14 +136,13 @@ def _class_table(cases: Sequence[Case], suite: str) -> tuple[int, str]:
     classes: dict[tuple[str, ...], list[tuple[float, str]]] = {}
     for case in cases:
         if len(case.results) > 1 and case.results[1].ratio is not None:
-            found = classes.setdefault(random_suite.class_of(case.label, case.kind), [])
+            found = classes.setdefault(class_of(case.label, case.kind), [])
             found.append((case.results[1].ratio, case.label))
     if not classes:
         return 0, ""
     ordered = sorted(classes.items(), key=lambda entry: _geometric_mean([ratio for ratio, _ in entry[1]]))
-    own = SUITES.get(suite)
-    numbers = DRAWN[suite].AIMS if suite in DRAWN else () if own is None else (own.geomean, own.worst)
-    aims = f"aim: {', '.join(f'{aim:.2f}' for aim in numbers)}" if numbers else ""
+    own = DRAWN.get(suite) or SUITES.get(suite)
+    aims = "" if own is None else f"aim: {', '.join(f'{aim:.2f}' for aim in own.aims)}"
     ordered.append((("all", "", aims), [pair for pairs in classes.values() for pair in pairs]))
     rows = []
     for name, pairs in ordered:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tilekit.bench import random_layers, random_suite
+from tilekit.bench import random_layers, random_products
 from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.grouped import GroupedWorkload
@@ -39,6 +39,11 @@ class Suite:
     cases: tuple[Workload, ...]
     geomean: float
     worst: float
+
+    @property
+    def aims(self) -> tuple[float, ...]:
+        """As a table gives them."""
+        return self.geomean, self.worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def _fp8(*shapes: tuple[int, int, int]) -> tuple[Workload, ...]:
 
 def _grouped(tiles: Sequence[int], n: int, k: int, routing: str) -> Workload:
     # Libraries for contiguous groups ask for groups of whole tiles of 128 rows.
-    return GroupedWorkload(tuple(128 * count for count in tiles), n, k, routing)
+    return GroupedWorkload(tuple(128 * count for count in tiles), n, k, routing=routing)
 
 
 def _scaled_groups(tiles: Sequence[int], n: int, k: int) -> tuple[Workload, ...]:
@@ -210,7 +215,7 @@ _ALL: Final = (
 SUITES: Final = {suite.name: suite for suite in _ALL}
 """The suites by name, in the order in which tables show them."""
 
-DRAWN: Final = {drawn.NAME: drawn for drawn in (random_suite, random_layers)}
+DRAWN: Final = {suite.name: suite for suite in (random_products.SUITE, random_layers.SUITE)}
 """Those that are drawn at random, which each stand alone."""
 
 
@@ -243,8 +248,7 @@ def select(
         raise ArgumentError.of("--sample", sample, legal="a number of cases from 1 on", nearest=1, code="TK-BENCH-003")
     if len(set(names)) == 1 and names[0] in DRAWN:
         drawn = DRAWN[names[0]]
-        cases = drawn.draw(seed, drawn.CASES if sample is None else sample)
-        return _part([SuiteCase(drawn.NAME, workload) for workload in cases], part)
+        return _part([SuiteCase(drawn.name, workload) for workload in drawn.draw(seed, sample)], part)
     wanted = []
     for name in names:
         if name != "all" and name not in SUITES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
@@ -166,6 +166,11 @@ class Accuracy:
     relative: float
     largest: float
     worst: float
+
+    @classmethod
+    def worst_of(cls, found: Sequence[Accuracy]) -> Accuracy:
+        """The largest of each figure; NaN stays."""
+        return cls(*(float(np.max([getattr(one, field.name) for one in found])) for field in fields(cls)))
 
     @property
     def right(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tilekit.cli import common, options, own_bench, own_kernel, workloads
+from tilekit.cli import common, families, kernels, numbers, options, own_bench, own_kernel, workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +142,7 @@ def bench(
         if kernel == _REPORT:
             record = _read(files or [])
         else:
-            family = workloads.product_family(kernel)
+            family = families.product_family(kernel)
             if files:
                 common.refuse("FILE", str(files[0]), "files after `report` only")
             if names and shape:
@@ -154,14 +154,14 @@ def bench(
             if names and accumulation != "fast":
                 common.refuse("--accumulation", accumulation, "without --suite: its cases have their own", "fast")
             speed = _pace(pace or ("quick" if names else "thorough"))
-            layers, heads = workloads.takes_images(family), workloads.attends(family)
+            layers, heads = families.takes_images(family), families.attends(family)
             wanted = (peers or ("all" if names or layers or heads else "library")).split(",")
             if names:
                 record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
             else:
                 like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
                 usual = _LAYERS if layers else _HEADS if heads else _SHAPES
-                shapes = [workloads.problem_of(family, text, like) for text in shape or usual]
+                shapes = [kernels.problem_of(family, text, like) for text in shape or usual]
                 record = _run_shapes(shapes, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
         _show(record, json_file, markdown_file, plot, as_json)
@@ -192,7 +192,7 @@ def _run_suites(
     from tilekit.bench.session import gather, measure_suite
     from tilekit.bench.suites import DRAWN, select
 
-    chosen = select(names, sample, workloads.part_of(part), seed)
+    chosen = select(names, sample, numbers.part_of(part), seed)
     machine = require_machine()
     record = Record({**facts(machine), "pace": pace.name})
     if {case.suite for case in chosen} <= DRAWN.keys():

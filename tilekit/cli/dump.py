@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from tilekit.cli import common, options, own_kernel, tables, workloads
+from tilekit.cli import common, families, kernels, options, own_kernel, tables
 from tilekit.cli.progress import waiting
 from tilekit.cli.ranking import Ranking, ranking_of
 
@@ -46,8 +46,7 @@ def dump(
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need an assembler.
 
-    The config is the one picked for the shape unless --tile, --cluster, --cta-group, --stages, --schedule or
-    --stream-k say otherwise.
+    The config is the one picked for the shape unless its options say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`; `tilekit dump matmul --target gfx950`;
@@ -72,15 +71,12 @@ def dump(
             parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,))}
             _show(own, {"target": own.target.name}, parts, out, as_json)
             return
-        family = workloads.product_family(kernel)
-        workload = workloads.described(family, call, 1 if batched else None)
-        config = workloads.config_of(workload, call)
-        workloads.require_taken(family, workload, call.target, config)
-        built = workloads.kernel_of(workload, call.target, config)
+        family, workload, config = kernels.asked(kernel, call, 1 if batched else None)
+        built = kernels.kernel_of(workload, call.target, config)
 
         def show(part: str) -> Any:
             if part == "ranking":
-                if workloads.attends(family):
+                if families.attends(family):
                     legal = f"{', '.join(_ALL)} or all: attention's config is chosen by a table"
                     raise ArgumentError.of("--what", what, legal=legal, nearest="explain", code="TK-CLI-005")
                 return _ranking(ranking_of(built, cast("Any", workload), top), as_json and out is None)

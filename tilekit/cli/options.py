@@ -94,18 +94,18 @@ DriverName = Annotated[
     ),
 ]
 Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
-Height = Annotated[int | None, typer.Option("--h", help="Of conv2d: lines of an image. Default: 28.")]
-Width = Annotated[int | None, typer.Option("--w", help="Of conv2d: pixels of a line. Default: as many as lines.")]
-Channels = Annotated[int | None, typer.Option("--c", help="Of conv2d: channels of an image. Default: 64.")]
-TapsDown = Annotated[int | None, typer.Option("--r", help="Of conv2d: lines of a filter. Default: 3.")]
-TapsAlong = Annotated[int | None, typer.Option("--s", help="Of conv2d: places of its line. Default: as many as lines.")]
-Stride = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: pixels, or down and along. Default: 1.")]
+Height = Annotated[int | None, typer.Option("--h", help="Lines of an image. Default: 28.")]
+Width = Annotated[int | None, typer.Option("--w", help="Pixels of a line. Default: as many as lines.")]
+Channels = Annotated[int | None, typer.Option("--c", help="Channels of an image. Default: 64.")]
+TapsDown = Annotated[int | None, typer.Option("--r", help="Lines of a filter. Default: 3.")]
+TapsAlong = Annotated[int | None, typer.Option("--s", help="Places of its line. Default: as many as lines.")]
+Stride = Annotated[str | None, typer.Option(metavar="N|DxA", help="Pixels, or down and along. Default: 1.")]
 Padding = Annotated[
-    str | None, typer.Option(metavar="N|DxA", help="Of conv2d: zeros at either end, or down and along. Default: 0.")
+    str | None, typer.Option(metavar="N|DxA", help="Zeros at either end, or down and along. Default: 0.")
 ]
-Dilation = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: pixels between taps. Default: 1.")]
-GroupCount = Annotated[int | None, typer.Option("--groups", help="Of conv2d: groups of channels. Default: 1.")]
-Residual = Annotated[bool, typer.Option("--residual", help="Of conv2d: add an array like the result.")]
+Dilation = Annotated[str | None, typer.Option(metavar="N|DxA", help="Pixels between taps. Default: 1.")]
+GroupCount = Annotated[int | None, typer.Option("--groups", help="Groups of channels. Default: 1.")]
+Residual = Annotated[bool, typer.Option("--residual", help="Add an array like the result.")]
 
 Extents = Annotated[
     str | None,
@@ -115,27 +115,23 @@ Extents = Annotated[
         help="Of a composed kernel: extents by the letters of its operands, such as v=50,j=8. Default: 64.",
     ),
 ]
-Heads = Annotated[int | None, typer.Option(help="Of attention: heads of queries. Default: 2.")]
-KvHeads = Annotated[int | None, typer.Option(help="Of attention: heads of keys. Default: as many as of queries.")]
-Queries = Annotated[int | None, typer.Option(help="Of attention: queries of a head. Default: 256.")]
-Keys = Annotated[int | None, typer.Option(help="Of attention: keys of a head. Default: as many as queries.")]
-HeadDim = Annotated[int | None, typer.Option(help="Of attention: elements of a head. Default: 64.")]
-Causal = Annotated[bool, typer.Option("--causal", help="Of attention: no query sees keys behind its own.")]
+Heads = Annotated[int | None, typer.Option(help="Heads of queries. Default: 2.")]
+KvHeads = Annotated[int | None, typer.Option(help="Heads of keys. Default: as many as of queries.")]
+Queries = Annotated[int | None, typer.Option(help="Queries of a head. Default: 256.")]
+Keys = Annotated[int | None, typer.Option(help="Keys of a head. Default: as many as queries.")]
+HeadDim = Annotated[int | None, typer.Option(help="Elements of a head. Default: 64.")]
+Causal = Annotated[bool, typer.Option("--causal", help="No query sees keys behind its own.")]
 Window = Annotated[
     str | None,
-    typer.Option(metavar="L,R", help="Of attention: keys before and after its own that a query sees; all without."),
+    typer.Option(metavar="L,R", help="Keys before and after its own that a query sees; all without."),
 ]
 Lengths = Annotated[
     str | None,
-    typer.Option(metavar="N,N,…", help="Of attention: queries, and as many keys, of each of several packed sequences."),
+    typer.Option(metavar="N,N,…", help="Queries, and as many keys, of each of several packed sequences."),
 ]
-KeyLengths = Annotated[
-    str | None, typer.Option(metavar="N,N,…", help="Of attention: keys in use of each batch entry, of a cache.")
-]
-Page = Annotated[
-    int | None, typer.Option(help="Of attention with --key-lengths: keys of a block of the cache. Default: one array.")
-]
-SoftCap = Annotated[float | None, typer.Option(help="Of attention: bound of scores.")]
+KeyLengths = Annotated[str | None, typer.Option(metavar="N,N,…", help="Keys in use of each batch entry, of a cache.")]
+Page = Annotated[int | None, typer.Option(help="With --key-lengths: keys of a block of the cache. Default: one array.")]
+SoftCap = Annotated[float | None, typer.Option(help="Bound of scores.")]
 
 
 @dataclass(frozen=True)
@@ -228,6 +224,16 @@ _DEFAULTS: dict[str, Any] = {"a_major": "k", "b_major": "k", "accumulation": "fa
 """Of options that are always there; flags are not set, and of others None says that nothing was given."""
 
 
+_PANELS = {
+    "conv2d": ("h", "w", "c", "r", "s", "stride", "padding", "dilation", "groups", "residual"),
+    "attention": (
+        *("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap"),
+        *("lengths", "key_lengths", "page"),
+    ),
+    "the config": ("tile", "cluster", "cta_group", "stages", "schedule", "stream_k", "driver"),
+}
+"""Options that `--help` shows apart, by what they are of."""
+
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -259,12 +265,13 @@ def _hints() -> list[tuple[Any, Any]]:
 
 
 def _option(name: str, hint: Any, usual: tuple[int, ...]) -> inspect.Parameter:
-    """Return the command's parameter for a field, with the usual extents in its help."""
+    """Return the command's parameter for a field, with the usual extents in its help, in its panel."""
     assert get_origin(hint) is Annotated
     kind, option = get_args(hint)
     assert isinstance(option, OptionInfo)
+    option = copy.copy(option)
     if name in ("m", "n", "k"):
-        option = copy.copy(option)
         option.help = str(option.help).format(*usual)
+    option.rich_help_panel = next((f"Options of {panel}" for panel, names in _PANELS.items() if name in names), None)
     default = _DEFAULTS.get(name, False if kind is bool else None)
     return inspect.Parameter(name, _BY_NAME, default=default, annotation=Annotated[kind, option])

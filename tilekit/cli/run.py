@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common, options, own_kernel, tables, workloads
+from tilekit.cli import common, kernels, options, own_kernel, tables
 from tilekit.cli.progress import progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -50,12 +50,9 @@ def run(
     with common.presented(as_json):
         from tilekit.runtime.emulated import watched
 
-        family = workloads.product_family(kernel)
-        workload = workloads.described(family, call, batch)
-        config = workloads.config_of(workload, call)
-        workloads.require_taken(family, workload, call.target, config)
+        _, workload, config = kernels.asked(kernel, call, batch)
         place = choose_place(device, call.target)
-        workloads.require_means(workload, emulated=place.emulated)
+        kernels.require_means(workload, emulated=place.emulated)
         with waiting("making operands", as_json):
             operands: Any = workload.operands(seed)
         with progress_bar("clusters", as_json) as progress, watched(progress):
@@ -181,8 +178,8 @@ def _with_numpy(
     a, b, options = workload.call(operands)
     options |= {"config": config, "target": target}
     if not isinstance(workload, AttentionWorkload):  # whose result has the operands' type
-        options["out_dtype"] = workloads.quantised_to(workload) or workload.out_dtype
-    function, kernel_for = workloads.functions_of(workload)
+        options["out_dtype"] = kernels.quantised_to(workload) or workload.out_dtype
+    function, kernel_for = kernels.functions_of(workload)
     kernel = kernel_for(a, b, **options)
     start = time.perf_counter()
     out = function(a, b, **options)
@@ -202,14 +199,14 @@ def _with_library(
 ) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
     a, b, options = workload.call(workload.operands(seed, machine.upload))
     options |= {"config": config}
-    to, out = workloads.quantised_to(workload), None
+    to, out = kernels.quantised_to(workload), None
     if to is None:
         out = machine.empty(workload.out_shape, workload.out_dtype)
         machine.poison(out)
         options["out"] = workload.placed(out)
     else:
         options["out_dtype"] = to
-    function, kernel_for = workloads.functions_of(workload)
+    function, kernel_for = kernels.functions_of(workload)
     kernel = kernel_for(a, b, **options)
 
     def launch() -> None:

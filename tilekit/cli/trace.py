@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common, options, own_kernel, workloads
+from tilekit.cli import common, kernels, options, own_kernel
 from tilekit.cli.progress import progress_bar
 from tilekit.cli.run import Place, choose_place
 
@@ -56,18 +56,15 @@ def trace(
         from tilekit.kernels.gemv.config import GemvConfig
         from tilekit.runtime.emulated import watched
 
-        family = workloads.product_family(kernel)
-        workload = workloads.described(family, call)
-        wished = workloads.config_of(workload, call)
-        workloads.require_taken(family, workload, call.target, wished)
-        chosen = workloads.kernel_of(workload, call.target, wished).config
+        _, workload, wished = kernels.asked(kernel, call)
+        chosen = kernels.kernel_of(workload, call.target, wished).config
         if isinstance(chosen, GemvConfig):
             raise ArgumentError.of(
                 "--m", call.m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9
             )
         config = replace(chosen, profile_tiles=tiles)
         place = choose_place(device, call.target)
-        workloads.require_means(workload, emulated=place.emulated)
+        kernels.require_means(workload, emulated=place.emulated)
         with progress_bar("clusters", as_json) as progress, watched(progress):
             found = _run(workload, config, call.target, place, seed)
         _write(found, out)
@@ -105,7 +102,7 @@ def _show(found: TileTrace, facts: dict[str, str], place: Place, out: Path, as_j
 
 
 def _run(workload: Any, config: Any, target: str, place: Any, seed: int) -> TileTrace:
-    kernel = workloads.kernel_of(workload, target, config)
+    kernel = kernels.kernel_of(workload, target, config)
     machine = place.machine
     operands = workload.operands(seed) if machine is None else workload.operands(seed, machine.upload)
     device = place.device

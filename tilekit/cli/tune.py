@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common, options, own_kernel, workloads
+from tilekit.cli import common, families, kernels, numbers, options, own_kernel, workloads
 
 if TYPE_CHECKING:
     from tilekit.kernels.family import Family
@@ -77,7 +77,7 @@ def tune(
             "a composed kernel has no configs to choose from: its function says what it is",
             f"tilekit bench {kernel}, of each way to make it",
         )
-        family, chip = workloads.tuned_family(kernel), workloads.chip_of(target)
+        family, chip = families.tuned_family(kernel), families.chip_of(target)
         if bool(names) == bool(shape):
             common.refuse("--shape", shape, "one of --shape and --suite", "4096x4096x4096")
         if names:
@@ -99,7 +99,7 @@ def _shapes(
     console = Console(stderr=True)
     results = []
     for text in shapes:
-        workload = workloads.problem_of(family, text, like)
+        workload = kernels.problem_of(family, text, like)
         with console.status(f"{text}: starting") as status:
 
             def show(measurement: Measurement, text: str = text, status: Any = status) -> None:
@@ -126,7 +126,7 @@ def _suites(
     from tilekit.bench.suites import select
     from tilekit.tuning.suite import HEAD, TunedCase, summary, tunable, tune_suite
 
-    cases = tunable(select(names, sample, workloads.part_of(part)))
+    cases = tunable(select(names, sample, numbers.part_of(part)))
     shown: list[TunedCase] = []
 
     def show(case: TunedCase) -> None:

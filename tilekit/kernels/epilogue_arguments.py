@@ -11,15 +11,13 @@ import numpy as np
 
 from tilekit.annotations import number
 from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
+from tilekit.dtypes import BF16, F16, F32, FP8
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.kernels.written_arguments import WrittenArguments
 from tilekit.tiles.call import Matrix
-
-FP8 = (E4M3, E5M2)
 
 
 class SharedEpilogueKeywords(TypedDict, total=False):

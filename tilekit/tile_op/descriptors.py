@@ -15,9 +15,6 @@ In a cluster an address carries the CTA's rank in its bits 24 and up; the descri
 them would fall into the leading offset (seen on an H200: wrong chunks of MN-major operands in every CTA but the first).
 """
 
-K_ROW_BYTES = 128
-"""Atoms of an MN-major operand that one stride steps over, in bytes: 8 of 16, or 4 of 32."""
-
 K_BYTES = 32
 """Bytes along K that one matrix instruction reads: k8 of tf32, k16 of 16-bit types, k32 of 8-bit ones."""
 

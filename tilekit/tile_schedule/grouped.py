@@ -56,7 +56,6 @@ class GroupedScheduler:
         self._cluster = cluster
         self._k = k
         self._rows = rows
-        self._counted = counted
         self._bounds = w.parameter("group_bounds", GMEM, lambda call: call.address("groups"))
         self._count = w.parameter("group_count", U32, lambda call: call.number("groups"))
         self._group_rows = None

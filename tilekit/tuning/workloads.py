@@ -10,7 +10,8 @@ from tilekit.bench.attention import AttentionWorkload
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.gemv import GemvWorkload
-from tilekit.bench.grouped import GroupedWorkload, spread
+from tilekit.bench.grouped import GroupedWorkload
+from tilekit.bench.row_groups import spread
 from tilekit.bench.scaled import ScaledWorkload
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import DType, as_dtype
@@ -124,11 +125,8 @@ def _candidates(spec: Any, problem: Problem, call: CallArguments | None) -> Iter
         for padded in (False, True):
             yield lambda padded=padded: GemvWorkload(**_product(spec, problem), b_major=spec.b_major, padded=padded)
     elif spec.groups is not None:
-        sizes, n, k, rows = _groups(spec, problem)
-        majors = {"a_major": spec.a_major, "b_major": spec.b_major}
-        yield lambda: GroupedWorkload(
-            sizes, n, k, "spread", dtype=spec.a_dtype, out_dtype=spec.out_dtype, rows=rows, **majors
-        )
+        types = {"dtype": spec.a_dtype, "out_dtype": spec.out_dtype, "a_major": spec.a_major, "b_major": spec.b_major}
+        yield lambda: GroupedWorkload(*_groups(spec, problem), routing="spread", **types)
     else:
         how = {name: getattr(spec, name) for name in ("a_major", "b_major", "precision", "accumulation")}
         how["batch"] = problem.batches if spec.batched else None

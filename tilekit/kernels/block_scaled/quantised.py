@@ -46,8 +46,8 @@ class QuantisedSpec(BlockScaledSpec):
     stores_rows = True
     precise = True
 
-    def _check_types(self) -> None:
-        super()._check_types()
+    def check_types(self) -> None:
+        super().check_types()
         if self.out_dtype is not element_of(FORMATS[self.out_scaled]):
             legal = f"{element_of(FORMATS[self.out_scaled])} for {self.out_scaled}"
             raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, code="TK-SCALE-006")

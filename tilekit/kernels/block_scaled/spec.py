@@ -43,7 +43,7 @@ class BlockScaledSpec(MatmulSpec):
         """The format's numbers."""
         return FORMATS[self.scaled]
 
-    def _check_types(self) -> None:
+    def check_types(self) -> None:
         for name in "ab":
             if (dtype := getattr(self, f"{name}_dtype")).name not in self.format.types:
                 raise ArgumentError.of(name, dtype, legal=", ".join(self.format.types), code="TK-SCALE-001")

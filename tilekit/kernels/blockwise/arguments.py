@@ -8,14 +8,14 @@ from typing import Any, Self, Unpack, cast
 
 from tilekit.annotations import checked_values
 from tilekit.arrays import ArrayView, overlap, require_same_place
-from tilekit.dtypes import F32
+from tilekit.dtypes import F32, FP8
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.blockwise.scales import BLOCK
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.grouped.arguments import GroupedArguments, GroupedKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.problem import MatmulCall
 from tilekit.kernels.scaled.elsewhere import of_blockwise
 from tilekit.kernels.scaled.keywords import OF_RESULTS, ScaledKeywords

@@ -29,7 +29,8 @@ from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.epilogue_arguments import SharedEpilogueKeywords
 from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
-from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, check_types
+from tilekit.kernels.matmul.legal import check_types
+from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
 from tilekit.tiles.operand import SWIZZLE_BYTES
 

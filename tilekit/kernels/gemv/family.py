@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilekit.annotations import checked
 from tilekit.arrays import ArrayView
-from tilekit.dtypes import S8, DType
+from tilekit.dtypes import FP8, S8, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
@@ -15,7 +15,6 @@ from tilekit.kernels.gemv.picker import MOST_TOKENS, pick
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.spec import FP8
 from tilekit.kernels.problem import MatmulProblem
 from tilekit.kernels.resolve import gpu_name
 from tilekit.targets import SM_90A, Target

@@ -10,16 +10,17 @@ from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
-from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
+from tilekit.dtypes import BF16, DTYPES, F32, FNUZ, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.shares import ShareKind
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul import legal
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import NARROW_REGISTERS, WIDTHS, CopyPlan, CpAsyncLoader
+from tilekit.tile_io.cp_async import NARROW_REGISTERS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout
@@ -29,34 +30,9 @@ from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
-FP8 = (E4M3, E5M2)
-FNUZ = {E4M3: E4M3FNUZ, E5M2: E5M2FNUZ}
-"""Of the OCP's 8-bit floats, those with neither infinities nor a negative zero that chips with ``fnuz_floats`` have."""
-
-OF_WHOLE = (S32, BF16, F16, F32)
-"""What sums of whole numbers are stored as."""
-
 Groups = Literal["ends", "counts"]
 Precision = Literal["tf32"]
 Accumulation = Literal["fast", "promoted"]
-
-
-def check_types(a: DType, b: DType, names: tuple[str, str] = ("a", "b"), *, whole: bool = False) -> None:
-    """Raise `ArgumentError` (``TK-MM-001``) for a pair of types that no tensor core multiplies as they are.
-
-    With `whole` signed bytes are multiplied, too.
-    """
-    fnuz = tuple(FNUZ.values())
-    alike = (BF16, F16, S8) if whole else (BF16, F16)
-    if (a == b and a in alike) or any(a in kind and b in kind for kind in (FP8, fnuz)):
-        return
-    nearest = f"{names[1]} to {a}" if a in (*alike, *FP8, *fnuz) else "both to bf16"
-    legal = "".join(f"{dtype} by {dtype}, " for dtype in alike)
-    raise ArgumentError(
-        f"{names[0]} is {a} and {names[1]} is {b}: tensor cores multiply {legal}or e4m3/e5m2 by e4m3/e5m2 (or their "
-        f"FNUZ kinds). Convert one operand, for example {nearest}.",
-        code="TK-MM-001",
-    )
 
 
 @dataclass(frozen=True)
@@ -139,138 +115,11 @@ class MatmulSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        a, b = self.a_dtype, self.b_dtype
-        if self.groups not in (None, "ends", "counts"):
-            legal = "None, 'ends' or 'counts'"
-            raise ArgumentError.of("groups", self.groups, legal=legal, nearest="ends", code="TK-GROUP-001")
-        if self.precision not in (None, "tf32"):
-            raise ArgumentError.of(
-                "precision", self.precision, legal="None, or 'tf32' for f32 operands", nearest="tf32", code="TK-MM-023"
-            )
-        if a == b == F32:
-            if self.precision is None:
-                raise ArgumentError(
-                    "a and b are f32: tensor cores read 10 bits of their mantissa, which must be asked for. Pass "
-                    "precision='tf32' to tilekit.matmul, or convert both to bf16.",
-                    code="TK-MM-001",
-                )
-        else:
-            self._check_types()
-            if self.precision is not None:
-                raise ArgumentError(
-                    f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
-                    code="TK-MM-023",
-                )
-        if a == S8 or self.out_dtype == S32:
-            self._check_whole()
-        elif self.out_dtype not in self.outputs:
-            legal = ", ".join(dtype.name for dtype in self.outputs)
-            raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
-        if self.groups not in (None, "ends", "counts"):
-            raise ArgumentError.of(
-                "groups", self.groups, legal="None, 'ends' or 'counts'", nearest="ends", code="TK-MM-022"
-            )
-        if self.accumulation not in ("fast", "promoted"):
-            raise ArgumentError.of(
-                "accumulation", self.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
-            )
-        if self.promoted and a not in (*FP8, *FNUZ.values()):
-            raise ArgumentError(
-                f"accumulation='promoted' with a of {a} and b of {b}: it is for 8-bit operands; sums of others are f32 "
-                "anyway, leave it out",
-                code="TK-MM-027",
-            )
-        if self.out_dtype in FP8 and (self.functions.residual or self.groups):
-            what = "a residual" if self.functions.residual else "groups"
-            raise ArgumentError(
-                f"out_dtype={self.out_dtype} with {what}: such a matmul writes bf16, f16 or f32; nearest: bf16",
-                code="TK-MM-002",
-            )
-        for name, major in (("a", self.a_major), ("b", self.b_major)):
-            if major not in ("k", "mn"):
-                raise ArgumentError(f"{name}_major={major!r}: write 'k' (K contiguous) or 'mn'", code="TK-MM-003")
-        if self.functions.residual not in (None, self.out_dtype):
-            raise ArgumentError(
-                f"the residual is {self.functions.residual} and the output {self.out_dtype}: they must agree; nearest: "
-                f"a residual of {self.out_dtype}",
-                code="TK-MM-019",
-            )
-        for name, load, dtype in (("a", self.a_load, a), ("b", self.b_load, b)):
-            if load != "tma" and (load not in WIDTHS or load % dtype.bytes):
-                widths = ", ".join(str(width) for width in WIDTHS if width % dtype.bytes == 0)
-                raise ArgumentError(
-                    f"{name}_load={load!r}: of {dtype} legal is 'tma' or {widths} bytes; an array that begins between "
-                    "its elements has to be copied",
-                    code="TK-MM-024",
-                )
-        if self.groups not in (None, "ends", "counts"):
-            legal = "None, 'ends' or 'counts'"
-            raise ArgumentError.of("groups", self.groups, legal=legal, nearest="ends", code="TK-MM-022")
-        f = self.functions
-        extra = self.batched or (f.residual and isinstance(f, ElementwiseSpec)) or f.scale_a or f.scale_b
-        if self.groups is not None and isinstance(f, WrittenSpec) and f.scale_a:
-            raise ArgumentError(
-                f"epilogue {f.graph.name} of a grouped matmul: its operands are columns, (G, 1, N) or (N,), numbers, "
-                "and one matrix of the result's type whose rows are multiples of 16 bytes, and it stores the result "
-                "alone; nearest: matrices and rows of other types in a call of their own",
-                code="TK-MM-022",
-            )
-        if self.groups is not None and extra:
-            raise ArgumentError(
-                f"groups={self.groups!r} with batched={self.batched}, a residual of {f.residual}, scale_a={f.scale_a}, "
-                f"scale_b={f.scale_b}: a grouped matmul has neither batches nor a residual nor scales of rows or "
-                "columns",
-                code="TK-MM-022",
-            )
-        if self.copies and self.loads_residual:
-            raise ArgumentError(
-                f"a residual, a_load={self.a_load!r}, b_load={self.b_load!r} and store='tma': the warp that would load "
-                "the residual copies operands; nearest: store='direct'",
-                code="TK-MM-025",
-            )
-        own, functions = self.components, ElementwiseSpec()
-        if own.functions is not None and self.functions != functions:
-            raise ArgumentError(
-                "components has functions, which stand in the place of bias, scales, residual, activation and "
-                "epilogue; leave these out",
-                code="TK-MM-028",
-            )
-        if own.scheduler is not None and self.groups is not None:
-            raise ArgumentError(
-                "components has a scheduler of a raster's tiles, and groups of rows are scheduled by their bounds; "
-                "leave one of them out",
-                code="TK-MM-028",
-            )
-        for name, load in zip("ab", self.loads, strict=True):
-            if load != "tma" and f"loader_{name}" in own.names:
-                raise ArgumentError(
-                    f"components has a loader of {name}, of which address or pitches are multiples of {load} bytes "
-                    f"only: the ring is filled by TMA, which needs 16; pass {name} with padded rows",
-                    code="TK-MM-028",
-                )
-        if self.store not in ("tma", "direct"):
-            raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
+        legal.check(self)
 
-    def _check_types(self) -> None:
+    def check_types(self) -> None:
         """Raise `ArgumentError` (``TK-MM-001``) where tensor cores do not multiply A's type by B's."""
-        check_types(self.a_dtype, self.b_dtype, whole=True)
-
-    def _check_whole(self) -> None:
-        """Raise `ArgumentError` for what is not made of sums of whole numbers."""
-        if self.a_dtype != S8 or self.out_dtype not in OF_WHOLE:
-            whole = self.a_dtype == S8
-            legal = ", ".join(dtype.name for dtype in OF_WHOLE) if whole else "bf16, f16, f32, e4m3 or e5m2"
-            raise ArgumentError(
-                f"out_dtype={self.out_dtype} with a of {self.a_dtype}: legal: {legal}; nearest: "
-                f"{S32 if whole else F32}",
-                code="TK-MM-002",
-            )
-        if self.out_dtype == S32 and (self.functions != ElementwiseSpec() or self.components.functions is not None):
-            raise ArgumentError(
-                "out_dtype=s32 with a bias, scales, a residual, an activation or an epilogue: these are computed in "
-                "f32, and sums in s32 are stored as they are; nearest: out_dtype=f32, or leave them out",
-                code="TK-MM-002",
-            )
+        legal.check_types(self.a_dtype, self.b_dtype, whole=True)
 
     @property
     def whole(self) -> bool:

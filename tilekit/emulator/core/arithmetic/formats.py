@@ -20,7 +20,6 @@ __all__ = ["FORMATS", "Format", "Rounding", "decode", "encode", "encode_randomly
 
 Rounding: TypeAlias = Literal["rn", "rna", "rz", "rm", "rp"]
 Bits: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
-Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.writer import Writer
+from tilekit.dtypes import FP8
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul import copy_engine
-from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.payload_loader import OperandLoader

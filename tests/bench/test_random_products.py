@@ -1,4 +1,4 @@
-"""The suite that is drawn at random."""
+"""The products that are drawn at random, and classes of cases."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 import tilekit
 from tests.bench.simulated import SimulatedMachine, measured, peer
-from tilekit.bench import random_suite
+from tilekit.bench.classes import class_of
 from tilekit.bench.entrants import library_entrants, tilekit_entrants
 from tilekit.bench.grouped import GroupedWorkload
 from tilekit.bench.matmul import run
-from tilekit.bench.random_suite import class_of, draw
+from tilekit.bench.random_products import SUITE, WEIGHTS
 from tilekit.bench.record import Record
 from tilekit.bench.report import to_markdown
 from tilekit.bench.suites import SUITES, select
@@ -24,17 +24,17 @@ from tilekit.errors import ArgumentError
 
 def test_a_seed_has_its_cases() -> None:
     """The same seed draws the same cases, fewer are the beginning of more, and another seed draws others."""
-    assert draw(7, 60) == draw(7, 60)
-    assert draw(7, 60)[:20] == draw(7, 20)
-    assert not set(draw(7, 60)) & set(draw(8, 60))
-    assert [case.workload for case in select(["random"], 20, seed=7)] == draw(7, 20)
-    assert len(select(["random"])) == random_suite.CASES
+    assert SUITE.draw(7, 60) == SUITE.draw(7, 60)
+    assert SUITE.draw(7, 60)[:20] == SUITE.draw(7, 20)
+    assert not set(SUITE.draw(7, 60)) & set(SUITE.draw(8, 60))
+    assert [case.workload for case in select(["random"], 20, seed=7)] == SUITE.draw(7, 20)
+    assert len(select(["random"])) == SUITE.count
     assert len(select(["random"], 21, (1, 4))) == 6
 
 
 def test_the_distribution_is_the_documented_one() -> None:
     """Of two thousand cases, each kind has about its part; 8-bit operands are K-major."""
-    cases = draw(1, 2000)
+    cases = SUITE.draw(1, 2000)
     dense = [case for case in cases if isinstance(case, MatmulWorkload)]
     single = [case for case in dense if case.batch is None]
     parts = {
@@ -42,7 +42,7 @@ def test_the_distribution_is_the_documented_one() -> None:
         "batches": ((len(dense) - len(single)) / 2000, 1 / 16),
         "bf16": (sum(case.a_dtype is BF16 for case in single) / len(single), 0.5),
         "f16": (sum(case.a_dtype is F16 for case in single) / len(single), 0.3),
-        "models": (sum((case.n, case.k) in random_suite.WEIGHTS for case in single) / len(single), 0.6),
+        "models": (sum((case.n, case.k) in WEIGHTS for case in single) / len(single), 0.6),
     }
     assert {name: got for name, (got, wanted) in parts.items() if abs(got - wanted) > 0.05} == {}
     logs = sorted(math.log(case.m) for case in single)

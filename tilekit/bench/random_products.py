@@ -1,4 +1,4 @@
-"""Cases drawn at random: a suite that nothing can be tuned to, and classes of cases that figures are given for.
+"""Products drawn at random.
 
 The distribution, for the case of a number under a seed:
 
@@ -23,6 +23,8 @@ import math
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from tilekit.bench.classes import MOST_ROWS
+from tilekit.bench.drawn import DrawnSuite
 from tilekit.bench.grouped import GroupedWorkload
 from tilekit.bench.workload import MatmulWorkload, Workload
 from tilekit.dtypes import BF16, E4M3, F16
@@ -30,15 +32,7 @@ from tilekit.dtypes import BF16, E4M3, F16
 if TYPE_CHECKING:
     from tilekit.tiles.call import Major
 
-__all__ = ["AIMS", "CASES", "NAME", "WEIGHTS", "class_of", "draw"]
-
-NAME: Final = "random"
-
-CASES: Final = 150
-"""How many are drawn where no number is given."""
-
-AIMS: Final = (1.06, 0.98, 0.92)
-"""Geometric mean, tenth percentile and smallest of the ratios to the library."""
+__all__ = ["SUITE", "WEIGHTS"]
 
 WEIGHTS: Final = (
     *((4096, 4096), (6144, 4096), (28672, 4096), (14336, 4096), (4096, 14336)),  # Llama 3, 8 billion parameters
@@ -56,65 +50,25 @@ WEIGHTS: Final = (
 """N and K of weights of public language models, with what their authors fuse fused or not."""
 
 _MOST_BYTES: Final = 1.5e9
-_ROWS: Final = ((1, 8), (9, 64), (65, 768), (769, 8192))
-"""Smallest and largest M of a class."""
 
 
-def draw(seed: int, count: int = CASES) -> list[Workload]:
-    """Return the first cases of a seed, in the order drawn: fewer are the beginning of more.
-
-    Parameters
-    ----------
-    seed : int
-    count : int, optional
-    """
-    found: dict[tuple[str, str], Workload] = {}
-    index = 0
-    while len(found) < count:
-        workload = _drawn(Random(f"tilekit {seed} {index}"))
-        if workload.bytes <= _MOST_BYTES:
-            found.setdefault((workload.label, workload.kind), workload)
-        index += 1
-    return list(found.values())
+def _drawn(random: Random) -> Workload | None:
+    case = _any(random)
+    return case if case.bytes <= _MOST_BYTES else None
 
 
-def class_of(label: str, kind: str) -> tuple[str, str, str]:
-    """Return the class of a case of any suite by its label and kind: rows, layout and type.
-
-    Groups and batches are classes of their own, whatever their rows; convolutions have filters in the place of rows,
-    and how these go over images in that of the layout; attention has the head dim there, and the mask.
-    """
-    name, *words = kind.split()
-    layout, rest = (words[0], words[1:]) if words else ("", [])
-    if " " in label and not label.startswith("G"):
-        _, filters, *how = label.split()
-        if filters.startswith("h"):
-            return f"heads of {how[0][1:]}", " ".join(how[1:]) or "full", name
-        down_and_along = "x".join(filters.split("x")[1:])
-        return f"{down_and_along} filters", " ".join(how), name.split("→")[0]
-    operand = name.split("→")[0]
-    if label.startswith("G"):
-        return "groups", " ".join((layout, *rest)), operand
-    extents = [int(extent) for extent in label.split("x")]
-    if len(extents) == 4:
-        return "batches", layout, operand
-    m = extents[0]
-    rows = next((f"{low} to {high}" for low, high in _ROWS if low <= m <= high), f"over {_ROWS[-1][1]}")
-    return rows, layout, operand
-
-
-def _drawn(random: Random) -> Workload:
+def _any(random: Random) -> Workload:
     n, k = random.choice(WEIGHTS) if random.random() < 0.6 else (_multiple(random), _multiple(random))
     shape = random.randrange(16)
     if shape == 0:
-        return GroupedWorkload(_sizes(random), n, k, "skewed")
+        return GroupedWorkload(_sizes(random), n, k, routing="skewed")
     if shape == 1:
         a_major, b_major = _layout(random)
         m = _rows(random, 1024, a_major)
         return MatmulWorkload(m, n, k, random.randint(2, 32), a_major=a_major, b_major=b_major)
     dtype = random.choices((BF16, F16, E4M3), (5, 3, 2))[0]
     a_major, b_major = ("k", "k") if dtype is E4M3 else _layout(random)
-    m = _rows(random, _ROWS[-1][1], a_major)
+    m = _rows(random, MOST_ROWS, a_major)
     if dtype is E4M3:  # of which torch asks for multiples of 16
         return MatmulWorkload(m, -(-n // 16) * 16, -(-k // 16) * 16, a_dtype=dtype, b_dtype=dtype)
     fused = random.randrange(8) == 0
@@ -151,3 +105,6 @@ def _sizes(random: Random) -> tuple[int, ...]:
     mean = _rows(random, 1024)
     others = [round(mean * random.lognormvariate(0, 1)) for _ in range(random.randint(3, 15))]
     return (*others, mean)
+
+
+SUITE: Final = DrawnSuite("random", count=150, aims=(1.06, 0.98, 0.92), salt="tilekit", one=_drawn)

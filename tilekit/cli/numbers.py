@@ -1,0 +1,50 @@
+"""Numbers in options: pairs, lists, parts."""
+
+from __future__ import annotations
+
+import re
+
+from tilekit.cli.common import refuse
+
+
+def pair(text: str, option: str) -> tuple[int, int]:
+    """Read ``MxN``."""
+    from tilekit.errors import ArgumentError
+
+    found = re.fullmatch(r"(\d{1,18})x(\d{1,18})", text)
+    if found is None:
+        numbers = re.findall(r"\d+", text)
+        nearest = "x".join(numbers) if len(numbers) == 2 else None
+        raise ArgumentError.of(option, text, legal="two whole numbers as MxN", nearest=nearest, code="TK-CLI-002")
+    return int(found[1]), int(found[2])
+
+
+def both(text: str, option: str) -> tuple[int, int]:
+    """Read a number for both axes, or ``DxA``: down and along."""
+    return pair(text if "x" in text else f"{text}x{text}", option)
+
+
+def whole_numbers(text: str, option: str) -> tuple[int, ...]:
+    """Read whole numbers with commas between them."""
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
+        refuse(option, text, "whole numbers with commas between them", "128,1,300")
+    return tuple(int(length) for length in text.split(","))
+
+
+def window(text: str) -> tuple[int | None, int | None]:
+    """Read ``L,R``, of which either may be left out."""
+    found = re.fullmatch(r"(-?\d{1,9})?,(-?\d{1,9})?", text)
+    if found is None:
+        refuse("--window", text, "L,R: two whole numbers, of which either may be left out", "128,0")
+    left, right = (None if one is None else int(one) for one in found.groups())
+    return left, right
+
+
+def part_of(text: str | None) -> tuple[int, int] | None:
+    """Read ``I/N``: part I of N."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,18})/(\d{1,18})", text)
+    if found is None:
+        refuse("--part", text, "I/N, such as 1/4", "1/4")
+    return int(found[1]), int(found[2])
