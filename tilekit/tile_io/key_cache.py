@@ -6,7 +6,6 @@ weights of 0 would not hide it, and is masked of keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import cast
@@ -16,7 +15,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.heads import describe_heads
+from tilekit.tile_io.heads import KeyPlaces, describe_heads
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.heads import HeadArrayName, HeadCall
 from tilekit.tiles.operand import OperandTile
@@ -50,24 +49,6 @@ class BlockTable:
         place = self.address + w.widen_multiply(batch, self.pitch) * 4 + w.widen_multiply(column, 4)
         found: Value = w.isa.memory.load_global_u32(address=place.retyped(GMEM), valid=column < self.columns)
         return found
-
-
-@dataclass(frozen=True)
-class CachePlaces:
-    """Where the keys of a stage lie.
-
-    Attributes
-    ----------
-    row, end, batch
-        The first key, the number of keys in use, and whose keys they are.
-    entries
-        What the table says of the stage's boxes, where there is one.
-    """
-
-    row: Value
-    end: Value
-    batch: Value
-    entries: tuple[Value, ...]
 
 
 @component
@@ -120,13 +101,17 @@ class CacheLoader:
         for tensor_map in (self.map, self.pairs, self.last) if self.zeros else (self.map,):
             w.ptx.tma.prefetch_map(map=tensor_map)
 
-    def find(self, w: Writer, *, row: Value, end: Value, batch: Value) -> CachePlaces:
-        """Ask the table where the keys from `row` on lie, ahead of the wait for a stage."""
+    def find(self, w: Writer, *, row: Value, before: int, end: Value, first: Value | int, batch: Value) -> KeyPlaces:
+        """Ask the table where the keys lie that are `before` so many ahead of `row`, ahead of the wait for a stage.
+
+        There are `end` of them, and the first is `first` among the positions of the array.
+        """
+        row, end = row - before + first, end + first
         count = 0 if self.table is None else self.tile.rows // self.rows
         entries = [self.table.entry(w, batch, row + part * self.rows) for part in range(count) if self.table]
-        return CachePlaces(row, end, batch, tuple(entries))
+        return KeyPlaces(row, end, batch, entries=tuple(entries))
 
-    def load(self, w: Writer, place: SharedArray, stage: Stage, *, places: CachePlaces, head: Value) -> None:
+    def load_keys(self, w: Writer, place: SharedArray, stage: Stage, *, places: KeyPlaces, head: Value) -> None:
         """Start the copies of a tile into a stage of `place`; their bytes count on ``stage.full``."""
         target = w.shared_base + place.offset + stage.index * place.stride
         full = stage.counting(f"the CacheLoader of {self.tile.name!r}")
