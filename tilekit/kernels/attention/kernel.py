@@ -214,7 +214,7 @@ def head_order(
     if spec.packed:
         key_range = KeyRange(w, **sized, **sides, lengths=PackedLengths())
         counts = {"all_queries": key_range.query_count, "all_keys": key_range.key_count}
-        return PackedHeadScheduler(w, queries=queries, **counts), key_range
+        return PackedHeadScheduler(w, queries=queries, uneven=spec.right, claims=claims, **counts), key_range
     uneven = spec.right and not spec.group
     scheduler = HeadScheduler(w, **sized, uneven=uneven, shares=spec.group > 0, claims=claims if uneven else None)
     lengths = KeyLengths(w) if spec.lengths else None
