@@ -210,6 +210,8 @@ class KeyPlaces:
         How many keys ahead of `row` the first one is.
     entries
         What the table of a cache says of the stage's boxes, where there is one.
+    whole
+        Whether all keys of the stage are known to be in use.
     """
 
     row: Value
@@ -217,6 +219,7 @@ class KeyPlaces:
     batch: Value
     before: int = 0
     entries: tuple[Value, ...] = ()
+    whole: bool = False
 
 
 @component

@@ -104,48 +104,68 @@ class CacheLoader:
     def find(self, w: Writer, *, row: Value, before: int, end: Value, first: Value | int, batch: Value) -> KeyPlaces:
         """Ask the table where the keys lie that are `before` so many ahead of `row`, ahead of the wait for a stage.
 
-        There are `end` of them, and the first is `first` among the positions of the array.
+        There are `end` of them, and the first is `first` among the positions of the array. Those ahead of a block with
+        keys in use are all in use.
         """
         row, end = row - before + first, end + first
-        count = 0 if self.table is None else self.tile.rows // self.rows
-        entries = [self.table.entry(w, batch, row + part * self.rows) for part in range(count) if self.table]
-        return KeyPlaces(row, end, batch, entries=tuple(entries))
+        entries = [self.table.entry(w, batch, row + part * self.rows) for part in range(self._parts) if self.table]
+        return KeyPlaces(row, end, batch, entries=tuple(entries), whole=before > 0)
 
     def load_keys(self, w: Writer, place: SharedArray, stage: Stage, *, places: KeyPlaces, head: Value) -> None:
         """Start the copies of a tile into a stage of `place`; their bytes count on ``stage.full``."""
         target = w.shared_base + place.offset + stage.index * place.stride
         full = stage.counting(f"the CacheLoader of {self.tile.name!r}")
         box = _Boxes(w, self, full, 0 if self.one_head else head)
-        row, end, rows = places.row, places.end, self.rows
-        entry = 0 if self.one_batch else places.batch
-        whole = row + self.tile.rows <= end
-        with w.when(whole):
-            for part in range(self.tile.rows // rows):
-                first = row + part * rows if part else row
-                block = self._known(w, places.entries[part]) if self.table else entry
-                box.whole(target + self.tile.offset_of(part * rows), self._within(first), block)
-        with w.when(row + self.tile.rows > end):
-            for part_ in w.range(self.tile.rows // rows, name="box"):
-                first = row + part_ * rows
-                block = entry
-                if self.table:
-                    block = self._known(w, self.table.entry(w, places.batch, first))
-                goal, within = target + part_ * self.tile.offset_of(rows), self._within(first)
-                if not self.zeros:
-                    box.whole(goal, within, w.select(first < end, block, self.blocks))
-                    continue
-                split = w.select(first < end, 1, 0) + w.select(end < first + rows, 1, 0)
-                with w.when(split < 2):
-                    box.whole(goal, within, w.select(first < end, block, self.blocks))
-                with w.when(split == 2):
-                    for pair in w.range(rows // _PAIR, name="pair"):
-                        at = first + pair * _PAIR
-                        there = w.select(at < end, block, self.blocks)
-                        step = within + pair * _PAIR
-                        with w.when(at + 1 == end):
-                            box.last(goal + pair * self.tile.offset_of(_PAIR), step, there)
-                        with w.when(at + 1 != end):
-                            box.pair(goal + pair * self.tile.offset_of(_PAIR), step, there)
+        if places.whole:
+            self._load_whole(w, box, target, places)
+            return
+        last = places.row + self.tile.rows
+        with w.when(last <= places.end):
+            self._load_whole(w, box, target, places)
+        with w.when(last > places.end):
+            if self._parts == 1:
+                self._load_end(w, box, target, places, 0)
+            else:
+                for part in w.range(self._parts, name="box"):
+                    self._load_end(w, box, target, places, part)
+
+    def _load_whole(self, w: Writer, box: _Boxes, target: Value, places: KeyPlaces) -> None:
+        """Start the copies of a tile whose keys are all in use."""
+        for part in range(self._parts):
+            block = self._known(w, places.entries[part]) if self.table else self._entry(places)
+            goal = target + self.tile.offset_of(part * self.rows)
+            box.whole(goal, self._within(places.row + part * self.rows), block)
+
+    def _load_end(self, w: Writer, box: _Boxes, target: Value, places: KeyPlaces, part: Value | int) -> None:
+        """Start the copies of a box in, or behind, which the keys in use end."""
+        end, rows = places.end, self.rows
+        first = places.row + part * rows
+        block = self._known(w, self.table.entry(w, places.batch, first)) if self.table else self._entry(places)
+        goal, within = target + part * self.tile.offset_of(rows), self._within(first)
+        if not self.zeros:
+            box.whole(goal, within, w.select(first < end, block, self.blocks))
+            return
+        split = w.select(first < end, 1, 0) + w.select(end < first + rows, 1, 0)
+        with w.when(split < 2):
+            box.whole(goal, within, w.select(first < end, block, self.blocks))
+        with w.when(split == 2):
+            for pair in w.range(rows // _PAIR, name="pair"):
+                at = first + pair * _PAIR
+                there = w.select(at < end, block, self.blocks)
+                step = within + pair * _PAIR
+                with w.when(at + 1 == end):
+                    box.last(goal + pair * self.tile.offset_of(_PAIR), step, there)
+                with w.when(at + 1 != end):
+                    box.pair(goal + pair * self.tile.offset_of(_PAIR), step, there)
+
+    @property
+    def _parts(self) -> int:
+        """Boxes of a tile."""
+        return self.tile.rows // self.rows
+
+    def _entry(self, places: KeyPlaces) -> Value | int:
+        """The block of an entry, where entry b's keys are those of index b."""
+        return 0 if self.one_batch else places.batch
 
     def _known(self, w: Writer, entry: Value) -> Value:
         """A block of the cache, whatever the table says."""
