@@ -1,13 +1,16 @@
 """Time attention of packed sequences beside FlashAttention-3's varlen call, and beside the same in a whole batch.
 
 Each way has a CUDA graph of one pass over as many operand sets as exceed L2; graphs take turns, and the median replay
-counts: ``FLASH_ATTENTION_3=fa3_sm90a.so python -m benchmarks.attention_packed_h200 [CASES]``.
+counts: ``FLASH_ATTENTION_3=fa3_sm90a.so python -m benchmarks.attention_packed_h200 [CASES] [CHANGES …]``. Changes of
+the config that is picked, such as ``claims=False`` or ``warpgroups=3,keys=112``, are further ways where legal.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from ast import literal_eval
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import tilekit
 from benchmarks.attention_paged_h200 import graph, planned, timed
 
 
@@ -35,9 +39,19 @@ CASES = (
 """A name, lengths, heads, heads of keys, elements."""
 
 
+def changed(word: str, *given: Any, **call: Any) -> Any:
+    """A prepared launch with a changed config; None where it is not legal."""
+    changes = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in word.split(","))}
+    kernel = tilekit.attention_kernel_for(*given, **call)
+    config = replace(kernel.config, **changes)
+    return planned(*given, config=config, **call) if config.legal(kernel.target, kernel.spec) else None
+
+
 def main() -> None:
     """Run the cases, full and causal, and print a table."""
-    for name, lengths, heads, kv_heads, elements in CASES[: int(sys.argv[1]) if len(sys.argv) > 1 else None]:
+    words = sys.argv[1:]
+    count = int(words.pop(0)) if words and words[0].isdigit() else None
+    for name, lengths, heads, kv_heads, elements in CASES[:count]:
         total, longest = sum(lengths), max(lengths)
         starts = torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32, device="cuda")
         sets: list[Any] = []
@@ -50,6 +64,9 @@ def main() -> None:
             ways: dict[str, Any] = {
                 "packed": [planned(*given, out=out, lengths=starts, causal=causal) for *given, out in sets]
             }
+            for word in words:
+                plans = [changed(word, *given, out=out, lengths=starts, causal=causal) for *given, out in sets]
+                ways |= {word: plans} if all(plans) else {}
             if len(set(lengths)) == 1:
                 shape = len(lengths), longest
                 whole = [[x.view(*shape, *x.shape[1:]) for x in one] for one in sets]

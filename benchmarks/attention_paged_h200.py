@@ -59,7 +59,7 @@ def timed(graphs: dict[str, Any], sets: int) -> dict[str, float]:
 def planned(q: Any, k: Any, v: Any, **more: Any) -> Any:
     """A prepared launch."""
     arguments = AttentionArguments.parse(q, k, v, **more)
-    return chosen(arguments, None).plan(arguments)
+    return chosen(arguments, arguments.config).plan(arguments)
 
 
 def graph(plans: list[Any]) -> Any:

@@ -9,11 +9,10 @@ import pytest
 
 import tilekit
 from tests.attention.cases import Case, expected, generated, worst
+from tests.attention.checks import MOST_UNITS, check, check_on_gpu
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import chosen
 from tilekit.kernels.attention.sm_100a.config import BlackwellAttentionConfig
-
-MOST_UNITS = 4.0
 
 TARGETS = ["sm_90a", "sm_100a"]
 
@@ -28,25 +27,6 @@ def sampled(cases: Any, every: int) -> list[Any]:
     ]
 
 
-def check(case: Case, *, seed: int = 0, config: Any = None, target: str = "sm_90a", **emulator: Any) -> Any:
-    """Run a case on the emulator into poisoned outputs, and hold it to float64; return the output.
-
-    The seed is that of the operands and of the interleaving.
-    """
-    q, k, v = case.arrays(seed)
-    out = np.full((*q.shape[:3], v.shape[3]), np.nan, q.dtype)
-    lse = np.full((case.batch, case.heads, case.queries), np.nan, np.float32)
-    arguments = AttentionArguments.parse(q, k, v, out=out, lse=lse, target=target, **case.options)
-    chosen(arguments, config).plan(arguments, seed=seed, **emulator)()
-    reference, logs = expected(q, k, v, **case.options)
-    assert worst(out, reference, v, case.dtype) < MOST_UNITS
-    finite = np.isfinite(logs)
-    assert (np.isneginf(lse) == ~finite).all()
-    cap = case.options.get("softcap")
-    np.testing.assert_allclose(lse[finite], logs[finite], rtol=0, atol=1e-4 if cap is None else 2e-3 * cap)
-    return out
-
-
 @pytest.mark.parametrize(("target", "number"), sampled(range(12), 12))
 def test_generated_calls_are_those_of_float64(target: str, number: int) -> None:
     """Head dims, ratios of heads, ragged lengths, masks and caps at random."""
@@ -56,12 +36,7 @@ def test_generated_calls_are_those_of_float64(target: str, number: int) -> None:
 @pytest.mark.gpu
 def test_generated_calls_on_a_gpu_are_those_of_float64() -> None:
     """Four hundred of them, into poisoned outputs."""
-    from tests.attention.gpu_check import checked
-
-    for number, case in enumerate(generated(400, seed=23, longest=700)):
-        error, logs = checked(case, number)
-        assert error < MOST_UNITS, case
-        assert logs < 2e-3 * case.options.get("softcap", 1.0), case
+    check_on_gpu(generated(400, seed=23, longest=700))
 
 
 @pytest.mark.parametrize(("target", "elements"), sampled([64, 96, 128, 192, 256], 5))

@@ -33,6 +33,11 @@ def wide(elements: int) -> dict[str, Any]:
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "three dimensions": (arrays(q=Q[0]), "TK-ATT-001", "q has shape"),
     "another type": (arrays(q=Q.astype(np.float32)), "TK-ATT-001", "q's type"),
+    "8-bit floats": (
+        dict.fromkeys("qkv", Q.astype(ml_dtypes.float8_e4m3fn)),
+        "TK-ATT-001",
+        "q's type: given 'e4m3'; legal: bf16, f16 .attention of 8-bit floats is not built.",
+    ),
     "types that differ": (
         arrays(k=K.astype(ml_dtypes.bfloat16), v=K.astype(ml_dtypes.bfloat16)),
         "TK-ATT-001",

@@ -9,24 +9,12 @@ import pytest
 
 import tilekit
 from tests.attention.caches import CacheCase, generated_caches
-from tests.attention.cases import largest_errors
+from tests.attention.checks import check, check_on_gpu
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import chosen
 
 TARGETS = ("sm_90a", "sm_100a")
-
-
-def check(case: CacheCase, *, seed: int = 0, target: str = "sm_90a", config: Any = None, **emulator: Any) -> Any:
-    """Run a case on the emulator into poisoned outputs, and hold each batch entry to float64 of its own keys."""
-    given, alone = case.call(seed)
-    out, lse = case.outputs()
-    arguments = AttentionArguments.parse(**given, out=out, lse=lse, target=target, **case.options)
-    chosen(arguments, config).plan(arguments, seed=seed, **emulator)()
-    error, wrong = largest_errors(case, alone, out, lse)
-    assert error < 4.0
-    assert wrong < 1e-4
-    return out
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -41,12 +29,7 @@ def test_generated_caches_are_those_of_float64(target: str, number: int) -> None
 @pytest.mark.gpu
 def test_generated_caches_on_a_gpu_are_those_of_float64() -> None:
     """Two hundred of them."""
-    from tests.attention.gpu_check import checked
-
-    for number, case in enumerate(generated_caches(200, seed=5, longest=900)):
-        error, wrong = checked(case, number)
-        assert error < 4.0, case
-        assert wrong < 3e-3, case
+    check_on_gpu(generated_caches(200, seed=5, longest=900))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(1, 20))])

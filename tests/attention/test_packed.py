@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from tests.attention.cases import largest_errors
+from tests.attention.checks import check, check_on_gpu
 from tests.attention.packed import PackedCase, generated_packed
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.arguments import AttentionArguments
@@ -18,18 +18,6 @@ from tilekit.kernels.attention.config import AttentionConfig
 from tilekit.kernels.attention.sm_100a.config import BlackwellAttentionConfig
 
 TARGETS = ("sm_90a", "sm_100a")
-
-
-def check(case: PackedCase, *, seed: int = 0, target: str = "sm_90a", config: Any = None, **emulator: Any) -> Any:
-    """Run a case on the emulator into poisoned outputs, and hold each sequence to float64."""
-    given, alone = case.call(seed)
-    out, lse = case.outputs()
-    arguments = AttentionArguments.parse(**given, out=out, lse=lse, target=target, **case.options)
-    chosen(arguments, config).plan(arguments, seed=seed, **emulator)()
-    error, wrong = largest_errors(case, alone, out, lse)
-    assert error < 4.0
-    assert wrong < (1e-4 if "softcap" not in case.options else 2e-3 * case.options["softcap"])
-    return out
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -44,12 +32,7 @@ def test_generated_sequences_are_those_of_float64(target: str, number: int) -> N
 @pytest.mark.gpu
 def test_generated_sequences_on_a_gpu_are_those_of_float64() -> None:
     """Two hundred of them."""
-    from tests.attention.gpu_check import checked, most_wrong
-
-    for number, case in enumerate(generated_packed(200, seed=6, longest=900)):
-        error, wrong = checked(case, number)
-        assert error < 4.0, case
-        assert wrong < most_wrong(case), case
+    check_on_gpu(generated_packed(200, seed=6, longest=900))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(1, 20))])
@@ -61,11 +44,30 @@ def test_ctas_that_take_tiles_of_several_sequences_get_each_right(target: str, s
     check(case, target=target, config=config, seed=seed, multiprocessors=3)
 
 
-@pytest.mark.parametrize("memory", [{"own_output": False}, {"query_stages": 2}, {"warpgroups": 1}])
+@pytest.mark.parametrize(
+    "memory", [{"own_output": False}, {"query_stages": 2}, {"warpgroups": 1}, {"warpgroups": 3}, {"claims": False}]
+)
 def test_configs_compute_the_same(memory: dict[str, Any]) -> None:
-    """Outputs in the memory of queries, two tiles of queries, one warpgroup; ends within a warpgroup's rows."""
+    """Outputs in the memory of queries, two tiles of queries, one warpgroup or three, tiles that are not claimed."""
     config = AttentionConfig(**{"warpgroups": 2, "keys": 32, "ahead": False, **memory})
     check(PackedCase((100, 64, 65, 30), (100, 64, 65, 30), 2, 2, 64, 64, "f16"), config=config, multiprocessors=2)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("heads", "kv_heads"), [(5, 5), pytest.param(9, 3, marks=pytest.mark.breadth)])
+def test_sections_of_heads(heads: int, kv_heads: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of two heads, of one, of less than one and of all fit in a section, of which the last may have fewer."""
+    monkeypatch.setattr("tilekit.tile_schedule.packed_heads.L2_BYTES", 70 * 2 * 2 * 64 * 2)
+    lengths = 70, 131, 149, 20
+    config = AttentionConfig(1, 64, ahead=False) if target == "sm_90a" else BlackwellAttentionConfig(1, 64)
+    case = PackedCase(lengths, lengths, heads, kv_heads, 64, 64, options={"causal": True})
+    check(case, target=target, config=config, multiprocessors=5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_more_ctas_than_tiles(target: str) -> None:
+    """How many tiles there are is not known at the launch: CTAs without one leave."""
+    check(PackedCase((100, 30), (60, 149), 2, 1, 64, 64, options={"causal": True}), target=target, multiprocessors=20)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,8 @@ import pytest
 import tilekit
 from tests.attention.caches import CacheCase
 from tests.attention.cases import Case, expected, generated, largest_errors, worst
+from tests.attention.checks import check
 from tilekit.errors import ArgumentError
-from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.compiled import chosen
 
 TARGETS = ("sm_90a", "sm_100a")
 AXES = {"batch": 0, "head": 2}
@@ -41,24 +41,23 @@ def repeat(array: Any, axes: tuple[str, ...]) -> Any:
     return np.broadcast_to(memory[middle], array.shape)
 
 
-def operands(case: Case, axes: dict[str, tuple[str, ...]], seed: int = 0) -> tuple[Any, ...]:
-    """Queries, keys and values of a case, those named repeating the first of their axes."""
-    return tuple(repeat(array, axes.get(name, ())) for name, array in zip("qkv", case.arrays(seed), strict=True))
+@dataclass(frozen=True)
+class RepeatedCase(Case):
+    """A case whose arrays, by name, repeat the first entry of some axes."""
 
+    axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-def check(case: Case, axes: dict[str, tuple[str, ...]], target: str, *, seed: int = 0, **emulator: Any) -> None:
-    """Run it into poisoned outputs, and hold it to float64."""
-    q, k, v = operands(case, axes, seed)
-    out = np.full((*q.shape[:3], v.shape[3]), np.nan, q.dtype)
-    lse = np.full((case.batch, case.heads, case.queries), np.nan, np.float32)
-    arguments = AttentionArguments.parse(q, k, v, out=out, lse=lse, target=target, **case.options)
-    chosen(arguments, None).plan(arguments, seed=seed, **emulator)()
-    reference, logs = expected(q, k, v, **case.options)
-    assert worst(out, reference, v, case.dtype) < 4.0
-    finite = np.isfinite(logs)
-    assert (np.isneginf(lse) == ~finite).all()
-    cap = case.options.get("softcap")
-    np.testing.assert_allclose(lse[finite], logs[finite], rtol=0, atol=1e-4 if cap is None else 2e-3 * cap)
+    @classmethod
+    def of(cls, case: Case, axes: dict[str, tuple[str, ...]]) -> RepeatedCase:
+        """A case, and what repeats of it."""
+        return cls(**vars(case), axes=axes)
+
+    def arrays(self, seed: int = 0) -> tuple[Any, Any, Any]:
+        """Operands without memory of their own for what repeats."""
+        q, k, v = (
+            repeat(array, self.axes.get(name, ())) for name, array in zip("qkv", super().arrays(seed), strict=True)
+        )
+        return q, k, v
 
 
 def every_way() -> list[Any]:
@@ -74,7 +73,7 @@ def every_way() -> list[Any]:
 @pytest.mark.parametrize(("which", "case", "target"), every_way())
 def test_one_entry_stands_for_all(which: str, case: Case, target: str) -> None:
     """Whatever repeats, whether heads share a tile or not: the result is that of arrays that hold every entry."""
-    check(case, REPEATED[which], target)
+    check(RepeatedCase.of(case, REPEATED[which]), target=target)
 
 
 @pytest.mark.breadth
@@ -85,7 +84,7 @@ def test_generated_calls_that_repeat(seed: int, target: str) -> None:
     random = np.random.default_rng(seed)
     case = generated(1, seed=1000 + seed, longest=150)[0]
     axes = {name: tuple(axis for axis in AXES if random.random() < 0.5) for name in "qkv"}
-    check(case, axes, target, seed=seed, multiprocessors=4)
+    check(RepeatedCase.of(case, axes), target=target, seed=seed, multiprocessors=4)
 
 
 @pytest.mark.parametrize("target", ["sm_90a", pytest.param("sm_100a", marks=pytest.mark.breadth)])
@@ -117,19 +116,19 @@ def test_caches_that_repeat(page: int, axes: tuple[str, ...], target: str) -> No
 
 def test_one_head_of_keys_and_values_is_shared() -> None:
     """Queries of all heads are rows of one tile, as where k and v have a single head; of k alone they are not."""
-    q, k, v = operands(FEW, {"k": HEAD, "v": HEAD})
+    q, k, v = RepeatedCase.of(FEW, {"k": HEAD, "v": HEAD}).arrays()
     single = tilekit.attention_kernel_for(q, k[:, :, :1], v[:, :, :1])
     assert tilekit.attention_kernel_for(q, k, v) is single
     assert "group4" in single.name
-    assert tilekit.attention_kernel_for(*operands(FEW, {"k": HEAD})).name.endswith("group2_k_one_head")
+    assert tilekit.attention_kernel_for(*RepeatedCase.of(FEW, {"k": HEAD}).arrays()).name.endswith("group2_k_one_head")
 
 
 def test_a_kernel_takes_what_it_was_built_for() -> None:
     """One that loads each batch entry refuses an array that repeats the first."""
-    q, k, v = operands(FEW, {})
+    q, k, v = FEW.arrays()
     kernel = tilekit.attention_kernel_for(q, k, v, target="sm_90a")
     with pytest.raises(ArgumentError, match="repeated") as caught:
-        kernel.bind(*operands(FEW, {"k": BATCH}))
+        kernel.bind(*RepeatedCase.of(FEW, {"k": BATCH}).arrays())
     assert caught.value.code == "TK-ATT-011"
 
 

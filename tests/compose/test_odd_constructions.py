@@ -124,7 +124,7 @@ def _attention(m: Bench) -> dict[str, Any]:
 
 def _range(m: Bench) -> dict[str, Any]:
     given = {"queries": 64, "keys": 64, "left": False, "right": True}
-    return {**given, "group": 1, "shares": m.w.constant(tk.registers.U32, 1), "lengths": None, "packed": False}
+    return {**given, "group": 1, "shares": m.w.constant(tk.registers.U32, 1), "lengths": None}
 
 
 def _heads(m: Bench) -> dict[str, Any]:
@@ -297,11 +297,18 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "Scores": lambda m: {"queries": tile("q"), "keys": tile("k", rows=64)},
     "Weighted": lambda m: {"values": tile("v", rows=64)},
     "HeadLoader": lambda m: {"tile": m.a, "array": "k", "one_batch": True, "one_head": True},
+    "KeyLoader": lambda m: {"tile": m.a, "array": "v", "one_batch": False, "one_head": True},
     "GroupLoader": lambda m: {"tile": m.a, "group": 2, "positions": 64, "one_batch": True},
     "HeadStorer": lambda m: {"tile": m.a, "rows": 64},
     "HeadScheduler": _heads,
     "PackedHeadStorer": lambda m: {"tile": m.a, "rows": 64},
-    "PackedHeadScheduler": lambda m: {"queries": 64, "all_queries": m.k, "all_keys": m.k},
+    "PackedHeadScheduler": lambda m: {
+        "queries": 64,
+        "all_queries": m.k,
+        "all_keys": m.k,
+        "uneven": True,
+        "claims": None,
+    },
     "KeyRange": _range,
     "ChangedScores": lambda m: {"within": tk.KeyRange(m.w, **_range(m)), "change": lambda w, score, *place: score},
     "Softcap": lambda m: {"factor": m.w.constant(tk.registers.F32, 1.0)},
@@ -578,7 +585,8 @@ def test_every_component_is_tried(name: str) -> None:
         "WarpSpecialized",
         "Warpgroup",
     }
-    made |= {"PortableChoice", "Attention", "TensorAttention", "ComposedAttention", "HeadTile", "LogSums", "NoTurns"}
+    made |= {"PortableChoice", "Attention", "TensorAttention", "ComposedAttention", "HeadTile", "LogSums"}
+    made |= {"PackedLogSums", "NoTurns"}
     protocol = getattr(value, "_is_protocol", False)
     assert name in made or protocol or not inspect.isclass(value)
 

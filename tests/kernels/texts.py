@@ -119,7 +119,7 @@ def block_scaled() -> Iterator[tuple[str, str]]:
 
 
 def attention() -> Iterator[tuple[str, str]]:
-    """Names and texts of each head dim, mask and group, with the configs that short and long queries take."""
+    """Names and texts of each head dim, mask and group, and of caches and packed sequences, with configs picked."""
     if importlib.util.find_spec("tilekit.kernels.attention") is None:
         return  # an earlier commit
     from tilekit.kernels.attention.platforms import PLATFORMS
@@ -138,6 +138,13 @@ def attention() -> Iterator[tuple[str, str]]:
             for queries in (100, 5000):
                 config = platform.default(spec, chips[name], queries)
                 yield f"{name} {spec.name} {queries}: {config}", platform.trace(spec, config, chips[name]).assembly
+    kinds: list[dict[str, Any]] = [{"lengths": True}, {"lengths": True, "page": 48}, {"packed": True}]
+    for (name, platform), (turn, mask), kind in product(PLATFORMS.items(), enumerate(masks), kinds):
+        elements = HEAD_DIMS[turn % len(HEAD_DIMS)]
+        group = 0 if "packed" in kind else (0, 2)[turn // 2 % 2]
+        spec = AttentionSpec((BF16, F16)[turn % 2], elements, min(elements, 128), group=group, **mask, **kind)
+        config = platform.default(spec, chips[name], (100, 5000)[turn // 4 % 2])
+        yield f"{name} {spec.name}: {config}", platform.trace(spec, config, chips[name]).assembly
 
 
 _DECLARED = re.compile(r"^\s*(?:\.reg \.\w+ (?P<registers>[^;]+);|(?P<label>\w+):)|\b(?P<parameter>\w+_param)\b", re.M)

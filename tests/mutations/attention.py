@@ -1,4 +1,4 @@
-"""Attention broken on purpose: a small launch for each chip, of whose mutations every few are tried."""
+"""Attention broken on purpose: small launches of whole arrays, caches and packed sequences, some mutations of each."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from typing import Any
 import numpy as np
 
 import tilekit
-from tests.attention.cases import Case
+from tests.attention.caches import CacheCase
+from tests.attention.cases import Called, Case
+from tests.attention.packed import PackedCase
 from tilekit import AttentionConfig, BlackwellAttentionConfig
 from tilekit.emulator import Device, LaunchReport, TensorMap
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import AttentionKernel
+from tilekit.kernels.attention.packed import STARTS
 from tilekit.runtime.parameters import pack
 from tilekit.targets import ChipName
 
 from .launches import STEP_BUDGET, Arguments
 from .mutation import Mutation, mutations
 
-EVERY = 7
-"""Of the mutations of a launch, one in so many is tried."""
+EVERY, EVERY_PACKED = 29, 11
+"""Of the mutations of a launch, one in so many is tried; of packed sequences, whose tiles are searched for, more."""
 
 UNITS = 2
 """CTAs that run at once: each has several tiles, so that every ring wraps."""
@@ -35,15 +38,20 @@ class AttentionCase:
 
     name: str
     chip: ChipName
-    case: Case
+    case: Called
     config: Any
+    words: str
+    every: int = EVERY
+
+    @cached_property
+    def _arrays(self) -> dict[str, Any]:
+        """The call's arrays as its arguments are named."""
+        return self.case.call(11)[0]
 
     @cached_property
     def _given(self) -> AttentionArguments:
-        q, k, v = self.case.arrays(11)
-        shape = (*q.shape[:3], v.shape[3])
-        out, lse = np.empty(shape, q.dtype), np.empty((shape[0], shape[2], shape[1]), np.float32)
-        return AttentionArguments.parse(q, k, v, out=out, lse=lse, target=self.chip, **self.case.options)
+        out, lse = self.case.outputs()
+        return AttentionArguments.parse(**self._arrays, out=out, lse=lse, target=self.chip, **self.case.options)
 
     @cached_property
     def kernel(self) -> AttentionKernel:
@@ -83,10 +91,10 @@ class AttentionCase:
     ) -> tuple[LaunchReport, tuple[Any, Any], bool]:
         given, kernel = self._given, self.kernel
         device = Device(self.chip, schedule=schedule, seed=seed, multiprocessors=UNITS)
-        arrays = dict(zip("qkv", self.case.arrays(11), strict=True))
-        for name in ("o", "lse"):
-            view = given.views[name]
-            arrays[name] = np.full(view.shape, np.nan, view.dtype.numpy)
+        arrays = dict(self._arrays)
+        if (lengths := arrays.pop("lengths", None)) is not None:
+            arrays |= zip(STARTS, lengths if isinstance(lengths, tuple) else (lengths, lengths), strict=True)
+        arrays |= zip(("o", "lse"), self.case.outputs(), strict=True)
         buffers = {name: device.buffer(array, name) for name, array in arrays.items()}
         own: dict[str, Any] = {}
 
@@ -109,25 +117,35 @@ class AttentionCase:
         return report, (bits[0], bits[1]), zeroed
 
 
+ALONE = AttentionConfig(1, 48, 2, turns=False, slack=1)
+PACKED = AttentionConfig(2, 48, 2, slack=1, query_stages=2, ahead=False)
 BLACKWELL = BlackwellAttentionConfig(2, 48, 2, slack=1)
+SINGLE = replace(BLACKWELL, tiles=1)
 
 
 @cache
 def attention_cases() -> dict[str, AttentionCase]:
     """The launches by name."""
     masked = Case(2, 150, 150, 2, 1, 64, 64, options={"causal": True})
+    wide = replace(masked, queries=260, keys=100)
     few = Case(3, 3, 400, 2, 1, 64, 64)
+    paged = CacheCase((133, 0, 71), 16, 70, 2, 1, 64)
+    packed = PackedCase((71, 40, 149, 1, 131), (71, 40, 149, 1, 131), 2, 1, 64, 64, options={"causal": True})
+    packed_words = "causal, 71, 40, 149, 1 and 131 positions"
     every = (
-        AttentionCase("sm_90a, causal", "sm_90a", masked, AttentionConfig(2, 48, 2, slack=1)),
-        AttentionCase("sm_90a, few queries", "sm_90a", few, AttentionConfig(1, 48, 2, turns=False, slack=1)),
-        AttentionCase("sm_100a, causal", "sm_100a", replace(masked, queries=260, keys=100), BLACKWELL),
+        AttentionCase("sm_90a, causal", "sm_90a", masked, AttentionConfig(2, 48, 2, slack=1), "150 queries and keys"),
+        AttentionCase("sm_90a, few queries", "sm_90a", few, ALONE, "3 queries, 400 keys"),
+        AttentionCase("sm_90a, paged", "sm_90a", paged, ALONE, "70 queries; 133, 0 and 71 keys in blocks of 16"),
+        AttentionCase("sm_90a, packed", "sm_90a", packed, PACKED, packed_words, EVERY_PACKED),
+        AttentionCase("sm_100a, causal", "sm_100a", wide, BLACKWELL, "260 queries, 100 keys"),
+        AttentionCase("sm_100a, packed", "sm_100a", packed, SINGLE, packed_words, EVERY_PACKED),
     )
     return {case.name: case for case in every}
 
 
 def tried(case: AttentionCase) -> list[Mutation]:
     """The mutations of a launch that are tried."""
-    return mutations(case.text)[::EVERY]
+    return mutations(case.text)[:: case.every]
 
 
 UNNOTICED: tuple[tuple[str, str], ...] = (

@@ -1,6 +1,6 @@
-"""Judge one in seven of the mutations of attention: `python -m tests.mutations.sweep_attention`.
+"""Judge some of the mutations of attention: `python -m tests.mutations.sweep_attention`.
 
-Writes `results_attention.md`, a line a mutation, and the table of docs/mutations.md that counts them. It takes ten
+Writes `results_attention.md`, a line a mutation, and the table of docs/mutations.md that counts them. It takes forty
 minutes on a core; with `--page` only the table is written, from the results that are there.
 """
 
@@ -53,9 +53,8 @@ def table() -> Iterator[str]:
         own = [row for row in rows if row[0] == name]
         count = Counter(caught for *_, caught in own)
         quiet = count[NOT_CAUGHT], count[WRONG_RESULT]
-        call = f"{case.case.queries} queries, {case.case.keys} keys, {case.case.heads} heads"
         numbers = f"{count.total()} | {count.total() - sum(quiet)} | {quiet[1]} | {quiet[0]}"
-        yield f"| {name} | {call} | {own[0][1]} | {numbers} |"
+        yield f"| {name} | {case.words} | {own[0][1]} | {numbers} |"
     yield ""
     yield "| unnoticed, harmless | mutations |"
     yield "|---|--:|"

@@ -13,16 +13,14 @@ from .sweep import PAGE
 from .sweep_attention import results, table
 
 ALL = [(name, mutation) for name, case in attention_cases().items() for mutation in tried(case)]
-USUAL = ALL[::130]
-FURTHER = [pytest.param(*one, marks=pytest.mark.breadth) for one in ALL[::13] if one not in USUAL]
+USUAL = ALL[::80]
+FURTHER = [pytest.param(*one, marks=pytest.mark.breadth) for one in ALL[::8] if one not in USUAL]
+USUAL_LAUNCHES = "sm_90a, few queries", "sm_90a, packed"
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name == "sm_90a, few queries" else pytest.param(name, marks=pytest.mark.breadth)
-        for name in attention_cases()
-    ],
+    [name if name in USUAL_LAUNCHES else pytest.param(name, marks=pytest.mark.breadth) for name in attention_cases()],
 )
 def test_unbroken_attention_is_clean(name: str) -> None:
     """Without a mutation the result is right and nothing is reported, under every schedule and seed."""

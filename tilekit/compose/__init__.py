@@ -45,7 +45,7 @@ from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.fusion import Fused, Fusion, Reducing
-from tilekit.epilogue.heads import HeadEpilogue, LogSums
+from tilekit.epilogue.heads import HeadEpilogue, LogSums, PackedLogSums
 from tilekit.epilogue.quantised import QuantisedEpilogue
 from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.shared_heads import SharedHeadEpilogue
@@ -60,7 +60,7 @@ from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_scales import BufferScaleLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
-from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer, KeyLoader
 from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_io.payload_loader import (
     AlongColumns,
@@ -189,6 +189,7 @@ __all__ = [
     "HeldStage",
     "Input",
     "Interleaved",
+    "KeyLoader",
     "KeyRange",
     "LogSums",
     "Matrix",
@@ -204,6 +205,7 @@ __all__ = [
     "Output",
     "PackedHeadScheduler",
     "PackedHeadStorer",
+    "PackedLogSums",
     "Payload",
     "PayloadLoader",
     "PingPong",

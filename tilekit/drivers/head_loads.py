@@ -9,13 +9,13 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.heads import GroupLoader, HeadLoader
+from tilekit.tile_io.heads import GroupLoader, HeadLoader, KeyLoader
 from tilekit.tile_io.key_cache import CacheLoader
 from tilekit.tile_op.key_range import KeyBlocks
 from tilekit.tile_pipeline.ring import Producer, TilePipeline
 from tilekit.tiles.heads import HeadTile
 
-Loaders: TypeAlias = tuple[HeadLoader | GroupLoader, HeadLoader | CacheLoader, HeadLoader | CacheLoader]
+Loaders: TypeAlias = tuple[HeadLoader | GroupLoader, KeyLoader | CacheLoader, KeyLoader | CacheLoader]
 """What fills the rings of queries, keys and values."""
 
 
@@ -76,7 +76,7 @@ class HeadLoads:
         self,
         ring: Producer,
         place: SharedArray,
-        loader: HeadLoader | CacheLoader,
+        loader: KeyLoader | CacheLoader,
         row: Value,
         tile: HeadTile,
         blocks: KeyBlocks,
@@ -84,17 +84,10 @@ class HeadLoads:
     ) -> None:
         """Start the copies of a block that is `before` so many keys ahead of `row`."""
         w = self._w
-        if isinstance(loader, CacheLoader):
-            first, end = row - before if before else row, blocks.limits.count
-            if blocks.limits.first is not None:
-                first, end = first + blocks.limits.first, end + blocks.limits.first
-            places = loader.find(w, row=first, end=end, batch=tile.batch)
-            with ring.acquire() as stage:
-                loader.load(w, place, stage, places=places, head=tile.kv_head)
-            return
+        limits = blocks.limits
+        places = loader.find(w, row=row, before=before, end=limits.count, first=limits.first, batch=tile.batch)
         with ring.acquire() as stage:
-            first = row - before if before else row
-            loader.load(w, place, stage, row=first, head=tile.kv_head, batch=tile.batch)
+            loader.load_keys(w, place, stage, places=places, head=tile.kv_head)
 
     def finish(self) -> None:
         """Wait for stages whose release may come late."""

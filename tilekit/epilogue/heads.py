@@ -9,8 +9,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.heads import HeadStorer
-from tilekit.tile_io.packed_heads import PackedHeadStorer
+from tilekit.tile_io.heads import HeadStorer, StoringGroup
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_wgmma import WARPGROUP_ROWS
 from tilekit.tile_op.online_softmax import ROWS, BoundSoftmax
@@ -35,19 +34,24 @@ class LogSums:
         self.address = w.parameter("lse", GMEM, lambda call: call.address("lse"))
 
     def rows(self, tile: HeadTile, heads: Value, queries: Value) -> tuple[Value, Value]:
-        """Where the rows of the tile's head begin among those of all, of so many heads and queries; and their number.
-
-        Of packed sequences, whose rows follow each other in a head, those of the tile's sequence.
-        """
-        first = (tile.batch * heads + tile.head) * queries
-        if tile.sequence is None:
-            return first, queries
-        return first + tile.sequence.first_query, tile.sequence.queries
+        """Where the rows of the tile's head begin among all, of so many heads and queries; and their number."""
+        return (tile.batch * heads + tile.head) * queries, queries
 
     def store(self, w: Writer, place: Value, value: Value, valid: Value) -> None:
         """Store the value of row `place` of all."""
         address = (self.address + w.widen_multiply(place, 4)).retyped(GMEM)
         w.isa.memory.store_global_f32(address=address, value=value, valid=valid)
+
+
+@component
+class PackedLogSums(LogSums):
+    """Those of packed sequences, whose rows follow each other in a head."""
+
+    def rows(self, tile: HeadTile, heads: Value, queries: Value) -> tuple[Value, Value]:
+        """Where the rows of the tile's sequence begin among those of all; and their number."""
+        assert tile.sequence is not None
+        first, _ = super().rows(tile, heads, queries)
+        return first + tile.sequence.first_query, tile.sequence.queries
 
 
 def logarithm(w: Writer, maximum: Value, factor: Value, total: Value, empty: Value) -> Value:
@@ -121,8 +125,7 @@ class BoundHeadEpilogue:
         self._lane_byte = (lane >> 4) * 16
         self._row = self._first_row + group.warp * 16 + (lane >> 2)
         self._writes_log = (lane & 3) == 0
-        self._thread = group.thread
-        self._stores = group.thread == 0
+        self._storing = StoringGroup(group.thread, self._threads, group.thread == 0)
 
     def store(self, w: Writer, sums: RegisterTile, softmax: BoundSoftmax, tile: HeadTile) -> None:
         """Finish the rows and store them."""
@@ -135,7 +138,7 @@ class BoundHeadEpilogue:
             inverse.append(w.isa.elementwise.divide(a=w.constant(F32, 1.0), b=total))
         if e.log_sums is not None:
             self._store_logs(w, e.log_sums, softmax, empty, tile)
-        with w.when(self._stores):
+        with w.when(self._storing.leads):
             w.ptx.tma.wait_stores_read(pending=0)
         w.barrier(id=self._barrier, threads=self._threads)
         pack = getattr(w.ptx.convert, f"pack_{e.tile.dtype.name}")
@@ -154,24 +157,17 @@ class BoundHeadEpilogue:
             w.ptx.stmatrix.store_x4(address=row_address + byte + part * e.tile.slice_bytes, values=packed)
         w.ptx.tma.fence_shared()
         w.barrier(id=self._barrier, threads=self._threads)
-        if isinstance(e.storer, PackedHeadStorer):
-            first = tile.row + self._first_row
-            e.storer.store_rows(
-                w, self._image, tile=tile, first=first, thread=self._thread, stores=self._stores, threads=self._threads
-            )
-            return
-        with w.when(self._stores):
-            e.storer.store(w, self._image, row=tile.row + self._first_row, head=tile.head, batch=tile.batch)
+        e.storer.store(w, self._image, tile=tile, offset=self._first_row, by=self._storing)
 
     def drain(self, w: Writer) -> None:
         """Wait, all threads of the warpgroup, until the tile's store has read its image."""
-        with w.when(self._stores):
+        with w.when(self._storing.leads):
             w.ptx.tma.wait_stores_read(pending=0)
         w.barrier(id=self._barrier, threads=self._threads)
 
     def finish(self, w: Writer) -> None:
         """Wait until the stores have read the CTA's shared memory."""
-        with w.when(self._stores):
+        with w.when(self._storing.leads):
             w.ptx.tma.wait_stores_read(pending=0)
         w.warp_sync()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from tilekit.assembly.fit import Barrier, component
@@ -11,8 +12,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.heads import LogSums, logarithm
 from tilekit.epilogue.shared_heads import BoundSharedHeads, SharedHeadEpilogue
-from tilekit.tile_io.heads import HeadStorer
-from tilekit.tile_io.packed_heads import PackedHeadStorer
+from tilekit.tile_io.heads import HeadStorer, StoringGroup
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_tensors import AT_ONCE, TensorCorrector, pack
 from tilekit.tile_op.attention_wgmma import WARPGROUP_ROWS
@@ -82,21 +82,21 @@ class BoundTensorHeads:
         self._row = group.thread
         self._image = w.shared_base + e.place.offset
         self._row_address = self._image + group.thread * e.tile.row_bytes
-        self._stores = group.thread == 0
+        self._storing = StoringGroup(group.thread, self._threads, group.thread == 0)
 
     def store(self, w: Writer, sums: TensorCorrector, part: int, total: Value, maximum: Value, tile: HeadTile) -> None:
         """Finish the rows of a part of the tile and store them."""
         e = self._e
-        first = tile.row + part * e.tile.rows
+        tile = replace(tile, row=tile.row + part * e.tile.rows)
         empty = total == 0.0
         inverse = w.select(empty, 0.0, w.isa.elementwise.divide(a=w.constant(F32, 1.0), b=total), F32)
         if e.log_sums is not None:
-            row = first + self._row
+            row = tile.row + self._row
             start, queries = e.log_sums.rows(tile, e.heads, e.queries)
             place = start + row
             value = logarithm(w, maximum, e.factor, total, empty)
             e.log_sums.store(w, place, value, row < queries)
-        with w.when(self._stores):
+        with w.when(self._storing.leads):
             w.ptx.tma.wait_stores_read(pending=0)
         w.barrier(id=e.barrier, threads=self._threads)
         for left, width in powers(e.tile.k, AT_ONCE):
@@ -111,17 +111,11 @@ class BoundTensorHeads:
                 )
         w.ptx.tma.fence_shared()
         w.barrier(id=e.barrier, threads=self._threads)
-        if isinstance(e.storer, PackedHeadStorer):
-            e.storer.store_rows(
-                w, self._image, tile=tile, first=first, thread=self._row, stores=self._stores, threads=self._threads
-            )
-            return
-        with w.when(self._stores):
-            e.storer.store(w, self._image, row=first, head=tile.head, batch=tile.batch)
+        e.storer.store(w, self._image, tile=tile, offset=0, by=self._storing)
 
     def finish(self, w: Writer) -> None:
         """Wait until the stores have read the CTA's shared memory."""
-        with w.when(self._stores):
+        with w.when(self._storing.leads):
             w.ptx.tma.wait_stores_read(pending=0)
         w.warp_sync()
 

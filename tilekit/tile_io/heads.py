@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
@@ -11,7 +13,7 @@ from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.tma import EVICT_FIRST, MAP_SWIZZLES, TMA_ALIGNMENT
 from tilekit.tiles.call import Call
-from tilekit.tiles.heads import HeadArrayName, HeadCall
+from tilekit.tiles.heads import HeadArrayName, HeadCall, HeadTile
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -196,6 +198,60 @@ class HeadLoader:
             )
 
 
+@dataclass(frozen=True)
+class KeyPlaces:
+    """Where the keys of a stage lie, as their loader has found.
+
+    Attributes
+    ----------
+    row, end, batch
+        The first key but for `before`, the number of keys, and whose keys they are.
+    before
+        How many keys ahead of `row` the first one is.
+    entries
+        What the table of a cache says of the stage's first boxes, where there is one.
+    whole
+        Whether all keys of the stage are known to be in use.
+    """
+
+    row: Value
+    end: Value
+    batch: Value
+    before: int = 0
+    entries: tuple[Value, ...] = ()
+    whole: bool = False
+
+
+@component
+class KeyLoader(HeadLoader):
+    """Loads blocks of the keys, or of the values, of whole arrays."""
+
+    def find(self, w: Writer, *, row: Value, before: int, end: Value, first: Value | int, batch: Value) -> KeyPlaces:
+        """Where the block lies that is `before` so many keys ahead of `row`: there is nothing to ask."""
+        return KeyPlaces(row, end, batch, before)
+
+    def load_keys(self, w: Writer, place: SharedArray, stage: Stage, *, places: KeyPlaces, head: Value) -> None:
+        """Start the copies of a block into a stage of `place`; their bytes count on ``stage.full``."""
+        self.load(w, place, stage, row=places.row - places.before, head=head, batch=places.batch)
+
+
+@dataclass(frozen=True)
+class StoringGroup:
+    """Threads that store an image together.
+
+    Attributes
+    ----------
+    thread, count
+        This one's number among them, u32, and how many they are.
+    leads
+        Whether this is the one that has the copy engine store.
+    """
+
+    thread: Value
+    count: int
+    leads: Value
+
+
 @component
 class HeadStorer:
     """Stores the rows of a warpgroup's tile, clipped to the positions that there are.
@@ -219,8 +275,13 @@ class HeadStorer:
         """Bring the tensor map close."""
         w.ptx.tma.prefetch_map(map=self.map)
 
-    def store(self, w: Writer, source: Value, *, row: Value, head: Value, batch: Value) -> None:
-        """Store the image's rows at `source` as a bulk group of this thread."""
+    def store(self, w: Writer, source: Value, *, tile: HeadTile, offset: Value | int, by: StoringGroup) -> None:
+        """Store the image's rows at `source`, those of the tile from row `offset` on, behind a barrier of the group."""
+        with w.when(by.leads):
+            self.copy(w, source, row=tile.row + offset, head=tile.head, batch=tile.batch)
+
+    def copy(self, w: Writer, source: Value, *, row: Value, head: Value, batch: Value) -> None:
+        """Have the copy engine store the image's rows at `source`, as a bulk group of this thread."""
         policy = w.constant(U64, EVICT_FIRST)
         for part in range(self.tile.slices):
             w.ptx.tma.store_4d(

@@ -6,7 +6,6 @@ weights of 0 would not hide it, and is masked of keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import cast
@@ -16,7 +15,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.heads import describe_heads
+from tilekit.tile_io.heads import KeyPlaces, describe_heads
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.heads import HeadArrayName, HeadCall
 from tilekit.tiles.operand import OperandTile
@@ -57,24 +56,6 @@ class BlockTable:
         place = self.address + w.widen_multiply(batch, self.pitch) * 4 + w.widen_multiply(column, 4)
         found: Value = w.isa.memory.load_global_u32(address=place.retyped(GMEM), valid=column < self.columns)
         return found
-
-
-@dataclass(frozen=True)
-class CachePlaces:
-    """Where the keys of a stage lie.
-
-    Attributes
-    ----------
-    row, end, batch
-        The first key, the number of keys in use, and whose keys they are.
-    entries
-        What the table says of the stage's first boxes, where there is one.
-    """
-
-    row: Value
-    end: Value
-    batch: Value
-    entries: tuple[Value, ...]
 
 
 @component
@@ -127,52 +108,77 @@ class CacheLoader:
         for tensor_map in (self.map, self.pairs, self.last) if self.zeros else (self.map,):
             w.ptx.tma.prefetch_map(map=tensor_map)
 
-    def find(self, w: Writer, *, row: Value, end: Value, batch: Value) -> CachePlaces:
-        """Ask the table where the keys from `row` on lie, ahead of the wait for a stage."""
-        count = 0 if self.table is None else min(_AHEAD, self.tile.rows // self.rows)
-        entries = [self.table.entry(w, batch, row + part * self.rows) for part in range(count) if self.table]
-        return CachePlaces(row, end, batch, tuple(entries))
+    def find(self, w: Writer, *, row: Value, before: int, end: Value, first: Value | int, batch: Value) -> KeyPlaces:
+        """Ask the table where the keys lie that are `before` so many ahead of `row`, ahead of the wait for a stage.
 
-    def load(self, w: Writer, place: SharedArray, stage: Stage, *, places: CachePlaces, head: Value) -> None:
+        There are `end` of them, and the first is `first` among the positions of the array. Those ahead of a block with
+        keys in use are all in use.
+        """
+        row, end = row - before + first, end + first
+        ahead = 0 if self.table is None else min(_AHEAD, self._parts)
+        entries = [self.table.entry(w, batch, row + part * self.rows) for part in range(ahead) if self.table]
+        return KeyPlaces(row, end, batch, entries=tuple(entries), whole=before > 0)
+
+    def load_keys(self, w: Writer, place: SharedArray, stage: Stage, *, places: KeyPlaces, head: Value) -> None:
         """Start the copies of a tile into a stage of `place`; their bytes count on ``stage.full``."""
         target = w.shared_base + place.offset + stage.index * place.stride
         full = stage.counting(f"the CacheLoader of {self.tile.name!r}")
         box = _Boxes(w, self, full, 0 if self.one_head else head)
-        row, end, rows = places.row, places.end, self.rows
-        entry = 0 if self.one_batch else places.batch
-        whole = row + self.tile.rows <= end
-        with w.when(whole):
-            known = [self._known(w, place) for place in places.entries] if self.table else [entry]
-            for part, block in enumerate(known):
-                first = row + part * rows if part else row
-                box.whole(target + self.tile.offset_of(part * rows), self._within(first), block)
-            if self.table and len(known) < self.tile.rows // rows:
-                for part_ in w.range(self.tile.rows // rows, start=len(known), name="box"):
-                    first = row + part_ * rows
-                    block = self._known(w, self.table.entry(w, places.batch, first))
-                    box.whole(target + part_ * self.tile.offset_of(rows), self._within(first), block)
-        with w.when(row + self.tile.rows > end):
-            for part_ in w.range(self.tile.rows // rows, name="box"):
-                first = row + part_ * rows
-                block = entry
-                if self.table:
-                    block = self._known(w, self.table.entry(w, places.batch, first))
-                goal, within = target + part_ * self.tile.offset_of(rows), self._within(first)
-                if not self.zeros:
-                    box.whole(goal, within, w.select(first < end, block, self.blocks))
-                    continue
-                split = w.select(first < end, 1, 0) + w.select(end < first + rows, 1, 0)
-                with w.when(split < 2):
-                    box.whole(goal, within, w.select(first < end, block, self.blocks))
-                with w.when(split == 2):
-                    for pair in w.range(rows // _PAIR, name="pair"):
-                        at = first + pair * _PAIR
-                        there = w.select(at < end, block, self.blocks)
-                        step = within + pair * _PAIR
-                        with w.when(at + 1 == end):
-                            box.last(goal + pair * self.tile.offset_of(_PAIR), step, there)
-                        with w.when(at + 1 != end):
-                            box.pair(goal + pair * self.tile.offset_of(_PAIR), step, there)
+        if places.whole:
+            self._load_whole(w, box, target, places)
+            return
+        last = places.row + self.tile.rows
+        with w.when(last <= places.end):
+            self._load_whole(w, box, target, places)
+        with w.when(last > places.end):
+            if self._parts == 1:
+                self._load_end(w, box, target, places, 0)
+            else:
+                for part in w.range(self._parts, name="box"):
+                    self._load_end(w, box, target, places, part)
+
+    def _load_whole(self, w: Writer, box: _Boxes, target: Value, places: KeyPlaces) -> None:
+        """Start the copies of a tile whose keys are all in use."""
+        rows = self.rows
+        known = [self._known(w, entry) for entry in places.entries] if self.table else [self._entry(places)]
+        for part, block in enumerate(known):
+            box.whole(target + self.tile.offset_of(part * rows), self._within(places.row + part * rows), block)
+        if self.table and len(known) < self._parts:
+            for part_ in w.range(self._parts, start=len(known), name="box"):
+                first = places.row + part_ * rows
+                block = self._known(w, self.table.entry(w, places.batch, first))
+                box.whole(target + part_ * self.tile.offset_of(rows), self._within(first), block)
+
+    def _load_end(self, w: Writer, box: _Boxes, target: Value, places: KeyPlaces, part: Value | int) -> None:
+        """Start the copies of a box in, or behind, which the keys in use end."""
+        end, rows = places.end, self.rows
+        first = places.row + part * rows
+        block = self._known(w, self.table.entry(w, places.batch, first)) if self.table else self._entry(places)
+        goal, within = target + part * self.tile.offset_of(rows), self._within(first)
+        if not self.zeros:
+            box.whole(goal, within, w.select(first < end, block, self.blocks))
+            return
+        split = w.select(first < end, 1, 0) + w.select(end < first + rows, 1, 0)
+        with w.when(split < 2):
+            box.whole(goal, within, w.select(first < end, block, self.blocks))
+        with w.when(split == 2):
+            for pair in w.range(rows // _PAIR, name="pair"):
+                at = first + pair * _PAIR
+                there = w.select(at < end, block, self.blocks)
+                step = within + pair * _PAIR
+                with w.when(at + 1 == end):
+                    box.last(goal + pair * self.tile.offset_of(_PAIR), step, there)
+                with w.when(at + 1 != end):
+                    box.pair(goal + pair * self.tile.offset_of(_PAIR), step, there)
+
+    @property
+    def _parts(self) -> int:
+        """Boxes of a tile."""
+        return self.tile.rows // self.rows
+
+    def _entry(self, places: KeyPlaces) -> Value | int:
+        """The block of an entry, where entry b's keys are those of index b."""
+        return 0 if self.one_batch else places.batch
 
     def _known(self, w: Writer, entry: Value) -> Value:
         """A block of the cache, whatever the table says."""

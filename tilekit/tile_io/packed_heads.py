@@ -8,7 +8,7 @@ from tilekit.assembly.fit import component
 from tilekit.assembly.types import GMEM, S32, SMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.heads import HeadStorer
+from tilekit.tile_io.heads import HeadStorer, StoringGroup
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.heads import HeadCall, HeadTile
 from tilekit.tiles.operand import OperandTile
@@ -41,23 +41,18 @@ class PackedHeadStorer(HeadStorer):
             w.parameter(f"out_{name}", U32, partial(_stride, axis)) for axis, name in ((1, "query"), (2, "head"))
         ]
 
-    def store_rows(
-        self, w: Writer, source: Value, *, tile: HeadTile, first: Value, thread: Value, stores: Value, threads: int
-    ) -> None:
-        """Store the image's rows at `source`, of which the first is query `first` of the tile's sequence.
-
-        All `threads` come here, behind a barrier: number `thread` is one of them, and the one that `stores` issues
-        what the copy engine does, as a bulk group.
-        """
+    def store(self, w: Writer, source: Value, *, tile: HeadTile, offset: Value | int, by: StoringGroup) -> None:
+        """Store the image's rows at `source`, those of the tile from row `offset` on, behind a barrier of the group."""
         assert tile.sequence is not None
+        first = tile.row + offset
         left = (tile.sequence.queries - first).retyped(S32)
         position, image, size = tile.sequence.first_query + first, self.tile, self.tile.bits // 8
-        with w.when(stores & (left >= self.rows)):
-            self.store(w, source, row=position, head=tile.head, batch=tile.batch)
+        with w.when(by.leads & (left >= self.rows)):
+            self.copy(w, source, row=position, head=tile.head, batch=tile.batch)
         with w.when(left < self.rows):
             start = self._out + w.widen_multiply(tile.head, self._strides[1]) * size
             in_slice, across = image.row_bytes // _PIECE, image.row_bytes // _PIECE * image.slices
-            for item in w.range(self.rows * across, start=thread, step=threads, name="piece"):
+            for item in w.range(self.rows * across, start=by.thread, step=by.count, name="piece"):
                 row = item // across
                 piece = item - row * across
                 part = piece // in_slice

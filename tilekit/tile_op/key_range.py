@@ -12,7 +12,7 @@ from tilekit.assembly.types import F32, S32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import Warpgroup
-from tilekit.tile_op.key_lengths import KeyLengths
+from tilekit.tile_op.key_lengths import WholeLengths
 from tilekit.tile_op.score_layout import QUADS, ScoreLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.heads import HeadCall, HeadTile
@@ -28,14 +28,17 @@ class KeyLimits:
         Keys of the tile's batch entry or sequence, u32.
     right, left
         The bounds as they count from a query's own number, s32; None where there are none.
+    queries
+        How many of its batch entry or sequence there are, u32.
     first
-        Where the first key lies among the positions of the array, u32; None at the first of them.
+        Where the first key lies among the positions of the array, u32.
     """
 
     count: Value
     right: Value | None
     left: Value | None
-    first: Value | None = None
+    queries: Value
+    first: Value | int
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,7 @@ class KeyRange:
     left, right
         Whether there are such bounds. They count from the diagonal on which the last query meets the last key.
     lengths
-        Keys in use of each batch entry, the last of which is then on the diagonal; None where all are.
-    packed
-        Whether tiles say how many queries and keys their sequence has.
+        How many queries and keys a tile's batch entry or sequence has; by default all have those of the call.
     """
 
     def __init__(
@@ -101,29 +102,21 @@ class KeyRange:
         right: bool,
         group: Count = 1,
         shares: Value | None = None,
-        lengths: KeyLengths | None = None,
-        packed: bool = False,
+        lengths: WholeLengths | None = None,
     ) -> None:
-        self.lengths = lengths
+        self.lengths = WholeLengths() if lengths is None else lengths
         self.queries, self.keys, self.group, self.shares = queries, keys, group, shares
         self.query_count = w.parameter("queries", U32, lambda call: fits("queries", call.m, 31, "TK-ATT-004"))
         self.key_count = w.parameter("keys", U32, lambda call: fits("keys", call.k, 31, "TK-ATT-004"))
-        bound = partial(_bound, queries=not packed, keys=not packed and lengths is None)
+        bound = partial(_bound, lengths=self.lengths)
         self.right = w.parameter("right", U32, partial(bound, "right")).retyped(S32) if right else None
         self.left = w.parameter("left", U32, partial(bound, "left")).retyped(S32) if left else None
 
     def limits(self, w: Writer, tile: HeadTile) -> KeyLimits:
         """What bounds the keys of a tile's queries."""
-        if tile.sequence is not None:
-            first, length = tile.sequence.first_key, tile.sequence.keys
-            apart = (length - tile.sequence.queries).retyped(S32)
-        elif self.lengths is not None:
-            first, length = None, self.lengths.of(w, tile.batch, self.key_count)
-            apart = length.retyped(S32)
-        else:
-            return KeyLimits(self.key_count, self.right, self.left)
-        right, left = (None if bound is None else bound + apart for bound in (self.right, self.left))
-        return KeyLimits(length, right, left, first)
+        own = self.lengths.of(w, tile, self.query_count, self.key_count)
+        right, left = (None if bound is None else bound + own.apart for bound in (self.right, self.left))
+        return KeyLimits(own.keys, right, left, own.queries, own.first_key)
 
     def blocks(self, w: Writer, tile: HeadTile) -> KeyBlocks:
         """The blocks of a tile of queries, or of a share of them."""
@@ -134,8 +127,7 @@ class KeyRange:
         whole: Value | None = None
         if limits.right is not None:
             # The last row's bound; the last one among those of the tile that there are.
-            queries = self.query_count if tile.sequence is None else tile.sequence.queries
-            rows = w.minimum(first_row + self.queries, queries.retyped(S32))
+            rows = w.minimum(first_row + self.queries, limits.queries.retyped(S32))
             end = _positive(w, w.minimum(keys, rows + limits.right))
             whole = _positive(w, first_row + limits.right + 1).retyped(U32) // self.keys
         ends = (end.retyped(U32) + (self.keys - 1)) // self.keys
@@ -236,10 +228,7 @@ def _positive(w: Writer, value: Value) -> Value:
     return w.select(value > 0, value, 0, S32)
 
 
-def _bound(name: str, call: Call, *, queries: bool, keys: bool) -> int:
-    """A bound as it counts from the query's own number, in 32 bits.
-
-    Where the numbers of `queries` and `keys` are a sequence's or batch entry's own, they come to it later.
-    """
+def _bound(name: str, call: Call, *, lengths: WholeLengths) -> int:
+    """A bound as it counts from the query's own number, in 32 bits; what a tile's own `lengths` add comes later."""
     call = cast(HeadCall, call)
-    return (int(call.number(name)) + (call.k if keys else 0) - (call.m if queries else 0)) & 0xFFFF_FFFF
+    return (int(call.number(name)) + lengths.known_apart(call)) & 0xFFFF_FFFF

@@ -16,7 +16,7 @@ from tilekit.arrays import (
     require_same_place,
     view_of,
 )
-from tilekit.dtypes import BF16, F16, F32, DType
+from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.cache import cache_views
 from tilekit.kernels.attention.config import ROWS
@@ -278,7 +278,10 @@ def _heads(array: Any, name: str, *, packed: bool) -> ArrayView:
             code="TK-ATT-001",
         )
     if view.dtype not in (BF16, F16):
-        raise ArgumentError.of(f"{name}'s type", view.dtype.name, legal="bf16, f16", nearest="bf16", code="TK-ATT-001")
+        legal = "bf16, f16"
+        if view.dtype in (E4M3, E5M2, E4M3FNUZ, E5M2FNUZ):
+            legal += " (attention of 8-bit floats is not built)"
+        raise ArgumentError.of(f"{name}'s type", view.dtype.name, legal=legal, nearest="bf16", code="TK-ATT-001")
     elements, size = view.shape[-1], view.dtype.bytes
     most = HEAD_DIMS[-1]
     if not 8 <= elements <= most or elements % 8:

@@ -84,10 +84,9 @@ class AttentionConfig:
         stage = 2 * self.keys * (spec.head_dim + spec.value_dim)
         return f"stages={max(1, self.stages - -(-(self.shared_bytes(spec) - room) // stage))}"
 
-    @property
-    def room(self) -> int:
-        """Registers of a thread that attends."""
-        return {3: 152, 4: 104}.get(self.warpgroups, 232)
+    def room(self, spec: AttentionSpec) -> int:
+        """Registers of a thread that attends; loads from caches and of packed sequences keep 56 of theirs."""
+        return {3: 144 if spec.own_keys else 152, 4: 104}.get(self.warpgroups, 232)
 
     def check(self, spec: AttentionSpec, target: Target) -> None:
         """Check the choices.
@@ -103,10 +102,10 @@ class AttentionConfig:
         if not 16 <= self.keys <= 256 or self.keys % 16:
             nearest = min(256, max(16, round(self.keys / 16) * 16))
             problems.append(f"keys={self.keys}; legal: multiples of 16 from 16 to 256; nearest: {nearest}")
-        if spec.own_keys and self.warpgroups >= 3:
+        if spec.own_keys and self.warpgroups > 3:
             problems.append(
                 f"warpgroups={self.warpgroups} and keys of a cache or of packed sequences, whose loads keep 56 "
-                "registers of a thread; nearest: warpgroups=2"
+                "registers of a thread; nearest: warpgroups=3"
             )
         if spec.packed and self.ahead and self.query_stages > 1:
             problems.append(
@@ -127,12 +126,13 @@ class AttentionConfig:
         if self.query_stages > 1 and not self.own_output:
             problems.append("query_stages=2 and an output that takes the memory of queries; nearest: query_stages=1")
         if not problems:
-            if self.registers(spec) + SPARE > self.room:
-                most = max(16, (self.room - SPARE - spec.value_dim // 2) * 4 // 3 // 16 * 16)
+            room = self.room(spec) - SPARE
+            if self.registers(spec) > room:
+                most = max(16, (room - spec.value_dim // 2) * 4 // 3 // 16 * 16)
                 problems.append(
                     f"scores, weights and sums of {self.keys} keys and values of {spec.value_dim} elements are "
                     f"{self.registers(spec)} registers a thread; {self.warpgroups} warpgroups have room for "
-                    f"{self.room - SPARE}; nearest: keys={most}"
+                    f"{room}; nearest: keys={most}"
                 )
             taken = self.shared_bytes(spec)
             if taken > target.shared_bytes:
@@ -199,7 +199,7 @@ def default_config(spec: AttentionSpec, target: Target, queries: int) -> Attenti
     return next(
         config
         for config in made
-        if config.shared_bytes(spec) <= target.shared_bytes and config.registers(spec) + SPARE <= config.room
+        if config.shared_bytes(spec) <= target.shared_bytes and config.registers(spec) + SPARE <= config.room(spec)
     )
 
 

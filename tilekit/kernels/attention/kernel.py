@@ -14,16 +14,16 @@ from tilekit.drivers.head_loads import Loaders
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.turns import NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.epilogue.heads import HeadEpilogue, LogSums
+from tilekit.epilogue.heads import HeadEpilogue, LogSums, PackedLogSums
 from tilekit.epilogue.shared_heads import SharedHeadEpilogue
 from tilekit.kernels.attention.config import ROWS, AttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
-from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer, KeyLoader
 from tilekit.tile_io.key_cache import BlockTable, CacheLoader
 from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_op.attention_wgmma import Scores, Weighted
-from tilekit.tile_op.key_lengths import KeyLengths
+from tilekit.tile_op.key_lengths import KeyLengths, PackedLengths
 from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
 from tilekit.tile_op.tensor_memory import TensorRegion
@@ -153,8 +153,11 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
     scheduler, key_range = head_order(w, spec, queries=positions, keys=config.keys, claims=claims)
     # Behind all barriers, since tiles begin at multiples of 1024 bytes.
     rings = [head_ring(w, loader.tile.name, loader.tile, sync) for loader, sync in zip(loaders, syncs, strict=True)]
-    log_sums = LogSums(w) if spec.lse else None
-    common: dict[str, Any] = {"queries": key_range.query_count, "factor": factor, "log_sums": log_sums}
+    common: dict[str, Any] = {
+        "queries": key_range.query_count,
+        "factor": factor,
+        "log_sums": head_logarithms(w, spec),
+    }
     epilogue: HeadEpilogue | SharedHeadEpilogue
     if isinstance(scheduler, HeadScheduler) and spec.group:
         epilogue = SharedHeadEpilogue(
@@ -209,9 +212,9 @@ def head_order(
     sized: dict[str, Any] = {"queries": queries, "keys": keys, "group": group}
     sides: dict[str, Any] = {"left": spec.left, "right": spec.right}
     if spec.packed:
-        key_range = KeyRange(w, **sized, **sides, packed=True)
+        key_range = KeyRange(w, **sized, **sides, lengths=PackedLengths())
         counts = {"all_queries": key_range.query_count, "all_keys": key_range.key_count}
-        return PackedHeadScheduler(w, queries=queries, **counts), key_range
+        return PackedHeadScheduler(w, queries=queries, uneven=spec.right, claims=claims, **counts), key_range
     uneven = spec.right and not spec.group
     scheduler = HeadScheduler(w, **sized, uneven=uneven, shares=spec.group > 0, claims=claims if uneven else None)
     lengths = KeyLengths(w) if spec.lengths else None
@@ -221,6 +224,11 @@ def head_order(
 def head_storer(w: Writer, spec: AttentionSpec, tile: OperandTile, *, rows: int) -> HeadStorer:
     """What stores so many rows of the output at a time."""
     return (PackedHeadStorer if spec.packed else HeadStorer)(w, tile, rows=rows)
+
+
+def head_logarithms(w: Writer, spec: AttentionSpec) -> LogSums | None:
+    """What stores the logarithms of the rows' sums, where they are asked for."""
+    return (PackedLogSums if spec.packed else LogSums)(w) if spec.lse else None
 
 
 def query_loader(w: Writer, spec: AttentionSpec, tile: OperandTile, *, positions: int) -> HeadLoader | GroupLoader:
@@ -233,11 +241,11 @@ def query_loader(w: Writer, spec: AttentionSpec, tile: OperandTile, *, positions
 
 def key_loaders(
     w: Writer, spec: AttentionSpec, keys: OperandTile, values: OperandTile
-) -> tuple[HeadLoader, HeadLoader] | tuple[CacheLoader, CacheLoader]:
+) -> tuple[KeyLoader, KeyLoader] | tuple[CacheLoader, CacheLoader]:
     """What loads keys and values: of whole arrays, or of caches and packed sequences, which end anywhere."""
     by_keys, by_values = spec.repeated_in("k"), spec.repeated_in("v")
     if not spec.own_keys:
-        return HeadLoader(w, keys, "k", **by_keys), HeadLoader(w, values, "v", **by_values)
+        return KeyLoader(w, keys, "k", **by_keys), KeyLoader(w, values, "v", **by_values)
     table = BlockTable(w, spec.page) if spec.page else None
     return CacheLoader(w, keys, "k", table, zeros=False, **by_keys), CacheLoader(
         w, values, "v", table, zeros=True, **by_values

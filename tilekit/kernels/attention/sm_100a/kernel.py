@@ -10,11 +10,11 @@ from tilekit.drivers.head_loads import Loaders
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.tensor_attention import TensorAttention
 from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
-from tilekit.epilogue.heads import LogSums
 from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
 from tilekit.kernels.attention.kernel import (
     AttentionText,
     OwnAttention,
+    head_logarithms,
     head_order,
     head_ring,
     head_storer,
@@ -164,7 +164,7 @@ def compose(w: Writer, spec: AttentionSpec, config: BlackwellAttentionConfig, pl
     common: dict[str, Any] = {
         "queries": key_range.query_count,
         "factor": factor,
-        "log_sums": LogSums(w) if spec.lse else None,
+        "log_sums": head_logarithms(w, spec),
         "barrier": _EPILOGUE_BARRIER,
     }
     epilogue: TensorHeadEpilogue | TensorSharedHeadEpilogue
