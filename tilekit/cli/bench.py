@@ -113,19 +113,22 @@ def bench(
     names = [name for text in suite or () for name in text.split(",")]
     if own_kernel.names_file(kernel):
         with common.presented(as_json):
-            types: dict[str, Any] = {"dtype": dtype != "bf16" and dtype, "out-dtype": out_dtype}
-            majors = {"a-major": a_major != "k" and a_major, "b-major": b_major != "k" and b_major}
             others: dict[str, Any] = {
-                "suite": suite,
-                "sample": sample,
-                "part": part,
-                "peers": peers,
-                "host": host,
+                "--dtype": dtype != "bf16" and dtype,
+                "--out-dtype": out_dtype,
+                "--a-major": a_major != "k" and a_major,
+                "--b-major": b_major != "k" and b_major,
+                "--suite": suite,
+                "--sample": sample,
+                "--part": part,
+                "--peers": peers,
+                "--host": host,
                 "FILE": files,
+                "--accumulation": accumulation != "fast" and accumulation,
+                "--markdown": markdown_file,
+                "--plot": plot,
             }
-            others |= {"accumulation": accumulation != "fast" and accumulation, "markdown": markdown_file, "plot": plot}
-            given = {**types, **majors, **others}
-            own_kernel.refuse_options(kernel, {f"--{name}": value for name, value in given.items()})
+            own_kernel.refuse_options(kernel, others)
             speed = _pace(pace or "thorough")
         how: dict[str, Any] = {
             "seconds": seconds or _SECONDS,
@@ -145,14 +148,10 @@ def bench(
             family = families.product_family(kernel)
             if files:
                 common.refuse("FILE", str(files[0]), "files after `report` only")
-            if names and shape:
-                common.refuse("--shape", shape[0], "--suite or --shape, not both")
-            if not names and (sample is not None or part is not None):
+            if names:
+                _refuse_beside_suites(shape or (), host, accumulation)
+            elif sample is not None or part is not None:
                 common.refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
-            if names and host:
-                common.refuse("--host", host, "without --suite")
-            if names and accumulation != "fast":
-                common.refuse("--accumulation", accumulation, "without --suite: its cases have their own", "fast")
             speed = _pace(pace or ("quick" if names else "thorough"))
             layers, heads = families.takes_images(family), families.attends(family)
             wanted = (peers or ("all" if names or layers or heads else "library")).split(",")
@@ -167,6 +166,16 @@ def bench(
         _show(record, json_file, markdown_file, plot, as_json)
     failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)
     raise typer.Exit(common.WRONG if failed else common.OK)
+
+
+def _refuse_beside_suites(shapes: Sequence[str], host: bool, accumulation: str) -> None:
+    """Refuse what the cases of suites have of their own."""
+    if shapes:
+        common.refuse("--shape", shapes[0], "--suite or --shape, not both")
+    if host:
+        common.refuse("--host", host, "without --suite")
+    if accumulation != "fast":
+        common.refuse("--accumulation", accumulation, "without --suite: its cases have their own", "fast")
 
 
 def _read(files: Sequence[Path]) -> Record:

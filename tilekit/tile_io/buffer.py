@@ -19,18 +19,13 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
+from tilekit.tile_io.pieces import PIECE, PIECES, BoundPieces
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Multicast, require_alone
-from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
+from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage, Step
 
-PIECE: Final = 16
-"""Bytes that the swizzle keeps together."""
-
 WORD: Final = 4
-
-PIECES: Final = SWIZZLE_BYTES // PIECE
-"""Pieces of a line of the image."""
 
 AT_ONCE: Final = 8
 """Pieces that a thread has in registers."""
@@ -314,27 +309,14 @@ class BufferLoader(BufferOperand):
         return BoundBufferLoader(w, self, stages)
 
 
-class BoundBufferLoader:
-    """A `BufferLoader` in a role.
-
-    Thread t has piece t % 8 of lines t / 8, t / 8 + threads / 8, …, which are whole swizzles apart: the swizzle moves
-    its piece alike in all of them.
-    """
+class BoundBufferLoader(BoundPieces):
+    """A `BufferLoader` in a role."""
 
     writer = None
 
     def __init__(self, w: Writer, loader: BufferLoader, stages: SharedArray) -> None:
         self.loader = loader
-        thread = w.thread() - loader.first_thread
-        piece = thread % PIECES
-        self.line = thread // PIECES
-        self.along = piece * PIECE
-        self._stages = stages
-        self._image = self.line * SWIZZLE_BYTES + (piece ^ (self.line % ATOM_ROWS)) * PIECE
-
-    def image(self, w: Writer, stage: Value) -> Value:
-        """Where this thread's first piece lies in a stage."""
-        return self._stages.at(w, stage) + self._image
+        super().__init__(w, loader.first_thread, PIECE, stages)
 
     def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> BufferTile:
         """Turn to the tile at `row` of M or N; once a tile."""

@@ -15,7 +15,8 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
-from tilekit.tile_io.buffer import OFFSETS, OUTSIDE, PIECE, PIECES, WORD, BufferOperand, packed
+from tilekit.tile_io.buffer import OFFSETS, OUTSIDE, WORD, BufferOperand, packed
+from tilekit.tile_io.pieces import PIECE, PIECES
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile

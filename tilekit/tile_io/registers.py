@@ -17,16 +17,11 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, GMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.pieces import PIECE, PIECES, BoundPieces
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage
-
-PIECE: Final = 16
-"""Bytes that the swizzle keeps together."""
-
-PIECES: Final = SWIZZLE_BYTES // PIECE
-"""Pieces of a line of the image."""
 
 WORD_BITS: Final = 32
 
@@ -142,34 +137,14 @@ class RegisterLoader:
         return BoundRegisterLoader(w, self, stages)
 
 
-class BoundRegisterLoader:
-    """A `RegisterLoader` in a role.
-
-    Thread t has piece t % 8 of lines t / 8, t / 8 + threads / 8, …, which are whole swizzles apart: the swizzle moves
-    its piece alike in all of them.
-
-    Attributes
-    ----------
-    loader
-        What is loaded.
-    line, along
-        The thread's first line of a block, and the elements before its piece there.
-    """
+class BoundRegisterLoader(BoundPieces):
+    """A `RegisterLoader` in a role; `along` counts elements."""
 
     writer = None
 
     def __init__(self, w: Writer, loader: RegisterLoader, stages: SharedArray) -> None:
         self.loader = loader
-        thread = w.thread() - loader.first_thread
-        piece = thread % PIECES
-        self.line = thread // PIECES
-        self.along = piece * loader.elements
-        self._stages = stages
-        self._image = self.line * SWIZZLE_BYTES + (piece ^ (self.line % ATOM_ROWS)) * PIECE
-
-    def image(self, w: Writer, stage: Value) -> Value:
-        """Where this thread's first piece lies in a stage."""
-        return self._stages.at(w, stage) + self._image
+        super().__init__(w, loader.first_thread, loader.elements, stages)
 
     def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> RegisterTileCopies:
         """Turn to the tile at `row` of M or N; once a tile."""

@@ -19,16 +19,11 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.cp_async import SWIZZLE_LINES, CopyWriter
+from tilekit.tile_io.pieces import PIECE, PIECES
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage
-
-PIECE = 16
-"""Bytes of the image that the swizzle keeps together: what comes of one piece of the matrix."""
-
-PIECES = SWIZZLE_BYTES // PIECE
-"""Pieces of a line of the image."""
 
 SIZES = (4, 8, 16)
 """Bytes that one asynchronous copy moves."""

@@ -24,8 +24,9 @@ from tilekit.kernels.matmul.estimates import Configs, Estimate, Grid, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
-from tilekit.tile_io.buffer import PIECE, WORD
+from tilekit.tile_io.buffer import WORD
 from tilekit.tile_io.buffer_across import ELEMENTS_AT_ONCE
+from tilekit.tile_io.pieces import PIECE
 from tilekit.tile_op.mfma import LANES
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
