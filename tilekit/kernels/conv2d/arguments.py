@@ -33,6 +33,9 @@ from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, check_types
 from tilekit.kernels.resolve import resolve_target
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
+_MOST_PIXELS = (1 << 31) - 1
+"""Of an image's result: kernels count rows of the product in 32 bits."""
+
 
 class ConvOperands(SharedEpilogueKeywords, total=False):
     """How filters go over images, and what the epilogue takes: of a call, and of arrays that a kernel is bound to."""
@@ -192,6 +195,12 @@ def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
                 code="TK-CONV-003",
             )
         axes.append(axis)
+    if axes[0].out * axes[1].out > _MOST_PIXELS:
+        raise ArgumentError(
+            f"padding: given {given.get('padding', 0)}: an image's result would have {axes[0].out} x {axes[1].out} "
+            f"pixels; legal: up to {_MOST_PIXELS} in all; nearest: padding={min(max(pads), 1 << 14)}",
+            code="TK-CONV-003",
+        )
     return axes
 
 
