@@ -36,7 +36,7 @@ LOG2_E = log2(euler)
 _FARTHEST = (1 << 30) - 1
 """Bounds and positions are added in 32 bits."""
 
-_NUMBERS = 2.0**-126, 2.0**126
+NUMBERS = 2.0**-126, 2.0**126
 """What f32 holds with all its bits, and still as a factor of a power of two."""
 
 
@@ -189,7 +189,7 @@ class AttentionArguments:
         factor = self.scale if self.softcap is None else self.softcap
         numbers = {"factor": factor * LOG2_E}
         if self.softcap is not None:
-            numbers["squeeze"] = min(self.scale / self.softcap, _NUMBERS[1])
+            numbers["squeeze"] = min(self.scale / self.softcap, NUMBERS[1])
         for name, bound in (("left", self.left), ("right", self.right)):
             if bound is not None:
                 numbers[name] = bound
@@ -366,7 +366,7 @@ def _scores(usual: float, **given: Any) -> tuple[float, float | None, int | None
     """Scale, cap, and the bounds to the left and to the right of the diagonal."""
     read: dict[str, Any] = checked_values(ScoreKeywords, given)
     for name in ("scale", "softcap"):
-        least, most = _NUMBERS
+        least, most = NUMBERS
         if read[name] is not None and not least <= read[name] <= most:
             nearest = least if 0 < read[name] < least else most if read[name] > most else 1.0
             legal = f"a positive number, from {least:.3g} to {most:.3g}"

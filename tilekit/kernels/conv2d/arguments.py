@@ -33,6 +33,9 @@ from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, check_types
 from tilekit.kernels.resolve import resolve_target
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
+_LEAST = {"stride": 1, "padding": 0, "dilation": 1}
+"""The least number that each may be, and the usual one."""
+
 _MOST_PIXELS = (1 << 31) - 1
 """Of an image's result: kernels count rows of the product in 32 bits."""
 
@@ -182,8 +185,7 @@ def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
 
 def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
     """How filters go over images, with at least one output pixel."""
-    usual = {"stride": 1, "padding": 0, "dilation": 1}
-    steps, pads, aparts = (_pair(given.get(name, least), name, least) for name, least in usual.items())
+    steps, pads, aparts = (read_pair(given.get(name, least), name) for name, least in _LEAST.items())
     axes = []
     for i, name in enumerate(("height", "width")):
         axis = Axis(name, x.shape[1 + i], w.shape[1 + i], steps[i], pads[i], aparts[i])
@@ -204,8 +206,9 @@ def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
     return axes
 
 
-def _pair(given: Any, name: str, least: int) -> tuple[int, int]:
-    """Read a number for both axes, or one for each: down and along."""
+def read_pair(given: Any, name: str) -> tuple[int, int]:
+    """Read a stride, padding or dilation: a number for both axes, or one for each: down and along."""
+    least = _LEAST[name]
     pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
     try:
         down, along = (index(number) for number in pair)
