@@ -1,13 +1,17 @@
-"""What torch's operators ask of a call before torch does: that tensors are tensors."""
+"""What torch's operators ask of a call before torch does: that tensors are tensors, and numbers numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from tilekit.annotations import checked_values
 from tilekit.errors import ArgumentError
+
+_compiler: Any = torch.compiler
+_Symbol: Any = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any]) -> None:
@@ -34,3 +38,24 @@ def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any]) -> Non
                     f"an array; the calls of `tilekit` itself take arrays of any library)",
                     code="TK-TORCH-003",
                 )
+
+
+def read_values(keywords: Callable[..., Any], **given: Any) -> dict[str, Any]:
+    """Return numbers, truths and words in the types that torch's operators take, NumPy's as Python's.
+
+    Parameters
+    ----------
+    keywords
+        The TypedDict that says what each may be.
+    given
+        Arguments by name. Those of a call that a compiler traces, and a tracer's symbols, are left as they are.
+
+    Raises
+    ------
+    ArgumentError
+        As the call of `tilekit` does.
+    """
+    if _compiler.is_compiling():
+        return given
+    known = {name: value for name, value in given.items() if not isinstance(value, _Symbol)}
+    return given | checked_values(keywords, known)

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 import tilekit
+from tilekit.annotations import Accepts
 from tilekit.arrays import ArrayView, view_of_fake
 from tilekit.errors import ArgumentError
-from tilekit.kernels.attention.arguments import result_of
+from tilekit.kernels.attention.arguments import NUMBERS, ScoreKeywords, result_of
 from tilekit.kernels.attention.spec import HEAD_DIMS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
-from tilekit.torch_arguments import require_tensors
+from tilekit.torch_arguments import read_values, require_tensors
 
 __all__ = ["attention", "scaled_dot_product_attention", "sdpa"]
 
@@ -31,6 +32,13 @@ _torch_sdpa: Any = torch.nn.functional.scaled_dot_product_attention
 
 _CAPABILITIES = ((9, 0), (10, 0))
 """Of GPUs that the kernel is built for."""
+
+
+class AttentionKeywords(ScoreKeywords, total=False):
+    """What is no tensor of a call."""
+
+    lse: Annotated[bool, Accepts("True or False", "TK-ATT-003")]
+
 
 _NAMES = ("causal", "left", "right", "scale", "softcap", "key_lengths", "block_table")
 
@@ -76,8 +84,10 @@ def attention(
         As `tilekit.attention` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for.
     """
     require_tensors({"q": q, "k": k, "v": v}, {"key_lengths": key_lengths, "block_table": block_table, "out": out})
-    more = (causal, *sides_of(window), scale, softcap, key_lengths, block_table)
-    if lse:
+    given = read_values(AttentionKeywords, causal=causal, window=window, scale=scale, softcap=softcap, lse=lse)
+    sides = sides_of(given["window"])
+    more = (given["causal"], *sides, given["scale"], given["softcap"], key_lengths, block_table)
+    if given["lse"]:
         if out is not None:
             raise ArgumentError.of("out", "a tensor", legal="None with lse=True", nearest=None, code="TK-ATT-003")
         return _ops.attention_lse(q, k, v, *more)
@@ -120,7 +130,7 @@ def scaled_dot_product_attention(
     torch.Tensor
         (B, H, Sq, Dv).
     """
-    if _takes(query, key, value, attn_mask, dropout_p, scale, enable_gqa):
+    if isinstance(is_causal, bool) and _takes(query, key, value, attn_mask, dropout_p, scale, enable_gqa):
         # The diagonal begins at the first key, where tilekit's ends at the last.
         right = query.shape[2] - key.shape[2] if is_causal else None
         result: torch.Tensor = _ops.attention(query, key, value, False, None, right, scale, None)
@@ -142,7 +152,11 @@ def _takes(
 ) -> bool:
     """Whether tilekit computes a call: what a compiler can decide, too."""
     tensors = (query, key, value)
-    if attn_mask is not None or dropout_p != 0.0 or (scale is not None and not scale > 0.0):
+    if not all(isinstance(one, torch.Tensor) for one in tensors) or not isinstance(scale, float | int | None):
+        return False  # torch says what is wrong
+    if attn_mask is not None or not isinstance(dropout_p, float | int) or dropout_p:
+        return False
+    if scale is not None and not NUMBERS[0] <= scale <= NUMBERS[1]:
         return False
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
         return False

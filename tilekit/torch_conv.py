@@ -18,9 +18,10 @@ from tilekit.calls.conv2d import conv2d_result_of
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
+from tilekit.kernels.conv2d.arguments import ConvKeywords, read_pair
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
-from tilekit.torch_arguments import require_tensors
+from tilekit.torch_arguments import read_values, require_tensors
 
 __all__ = ["conv2d"]
 
@@ -87,9 +88,13 @@ def conv2d(
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
-    pairs = [[one, one] if isinstance(one, int) else list(one) for one in (stride, padding, dilation)]
-    factor = 1.0 if residual is None else float(beta)
-    more = (bias, scale, *pairs, groups, activation, out_dtype, residual, factor, accumulation)
+    pairs = [
+        list(read_pair(one, name)) for one, name in ((stride, "stride"), (padding, "padding"), (dilation, "dilation"))
+    ]
+    given = read_values(ConvKeywords, groups=groups, activation=activation, beta=beta, accumulation=accumulation)
+    factor = 1.0 if residual is None else float(given["beta"])
+    ways = (*pairs, given["groups"], given["activation"], out_dtype)
+    more = (bias, scale, *ways, residual, factor, given["accumulation"])
     overload = "tensor_scale" if isinstance(scale, torch.Tensor) else "default"
     if out is None:
         result: torch.Tensor = getattr(_ops.conv2d, overload)(x, w, *more)

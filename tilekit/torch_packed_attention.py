@@ -13,8 +13,8 @@ import torch
 import tilekit
 from tilekit.arrays import view_of_fake
 from tilekit.kernels.attention.arguments import result_of
-from tilekit.torch_arguments import require_tensors
-from tilekit.torch_attention import register, sides_of
+from tilekit.torch_arguments import read_values, require_tensors
+from tilekit.torch_attention import AttentionKeywords, register, sides_of
 
 __all__ = ["packed_attention"]
 
@@ -61,8 +61,10 @@ def packed_attention(
         As `tilekit.attention` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for.
     """
     require_tensors({"q": q, "k": k, "v": v, "lengths": lengths}, {"lengths_k": lengths_k})
-    operator = _ops.packed_attention_lse if lse else _ops.packed_attention
-    return operator(q, k, v, lengths, lengths_k, causal, *sides_of(window), scale, softcap)
+    given = read_values(AttentionKeywords, causal=causal, window=window, scale=scale, softcap=softcap, lse=lse)
+    operator = _ops.packed_attention_lse if given["lse"] else _ops.packed_attention
+    sides = sides_of(given["window"])
+    return operator(q, k, v, lengths, lengths_k, given["causal"], *sides, given["scale"], given["softcap"])
 
 
 def _keywords(lengths: Any, lengths_k: Any, given: tuple[Any, ...]) -> dict[str, Any]:

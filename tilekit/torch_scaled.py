@@ -16,8 +16,9 @@ from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
+from tilekit.kernels.scaled.keywords import ScaledKeywords
 from tilekit.tile_op.block_scaled import FORMATS
-from tilekit.torch_arguments import require_tensors
+from tilekit.torch_arguments import read_values, require_tensors
 
 __all__ = ["scaled_matmul", "scaled_matmul_quantised"]
 
@@ -76,7 +77,8 @@ def scaled_matmul(
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
-    more = (bias, scale, activation, out_dtype, residual, 1.0 if residual is None else float(beta))
+    given = read_values(ScaledKeywords, activation=activation, beta=beta)
+    more = (bias, scale, given["activation"], out_dtype, residual, 1.0 if residual is None else float(given["beta"]))
     overload = "tensor_scale" if isinstance(scale, torch.Tensor) else "default"
     if out is None:
         result: torch.Tensor = getattr(_ops.scaled_matmul, overload)(a, b, scale_a, scale_b, *more)
@@ -123,7 +125,8 @@ def scaled_matmul_quantised(
         scale = read_scale(scale)
     overload = "tensor_scale" if isinstance(scale, torch.Tensor) else "default"
     operator = getattr(_ops.scaled_matmul_quantised, overload)
-    more = (out_dtype, bias, scale, activation, None if out_scale is None else float(out_scale), scale_layout)
+    given = read_values(ScaledKeywords, activation=activation, out_scale=out_scale, scale_layout=scale_layout)
+    more = (out_dtype, bias, scale, given["activation"], given["out_scale"], given["scale_layout"])
     found: tuple[torch.Tensor, torch.Tensor] = operator(a, b, scale_a, scale_b, *more)
     return found
 

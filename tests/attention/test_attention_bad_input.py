@@ -70,6 +70,11 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a window of halves": (arrays(window=(1.5, 2)), "TK-ATT-003", "window"),
     "no scale": (arrays(scale=0.0), "TK-ATT-003", "scale"),
     "a scale that is none": (arrays(scale=float("nan")), "TK-ATT-003", "scale"),
+    "a scale that f32 has not": (arrays(scale=1e-320), "TK-ATT-003", "nearest legal: 1.1"),
+    "a cap beyond f32": (arrays(softcap=1e40), "TK-ATT-003", "nearest legal: 8.5"),
+    "a number in words": (arrays(scale="one"), "TK-ATT-003", "a positive number"),
+    "a window beyond 32 bits": (arrays(window=(1 << 31, None)), "TK-ATT-003", "1073741823, None"),
+    "causal as an array": (arrays(causal=np.array([True, False])), "TK-ATT-003", "causal"),
     "a negative cap": (arrays(softcap=-1.0), "TK-ATT-003", "softcap"),
     "causal as a number": (arrays(causal=1), "TK-ATT-003", "causal"),
     "an output of another shape": (arrays(out=np.zeros((2, 8, 4, 72), np.float16)), "TK-ARRAY-008", "out"),
@@ -118,3 +123,25 @@ def test_bad_input_is_refused(which: str) -> None:
     with pytest.raises(TilekitError, match=words.replace("(", r"\(").replace("+", r"\+")) as caught:
         tilekit.attention(**given)
     assert caught.value.code == code
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """A scale, a cap, bounds and a truth out of NumPy mean what Python's mean."""
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.standard_normal((1, 24, 2, 64)).astype(np.float16) for _ in "qkv")
+    plain: dict[str, Any] = {"scale": 0.25, "softcap": 8.0, "window": (5, 2), "causal": True}
+    numpys: dict[str, Any] = {
+        "scale": np.float32(0.25), "softcap": np.int64(8), "window": (np.int32(5), np.int64(2)), "causal": np.True_,
+    }  # fmt: skip
+    np.testing.assert_array_equal(tilekit.attention(q, k, v, **numpys), tilekit.attention(q, k, v, **plain))
+
+
+def test_extremes_of_scale_and_cap() -> None:
+    """The least scale sees all keys alike, and a cap far below the scale leaves the signs of scores alone."""
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.standard_normal((1, 16, 1, 64)).astype(np.float16) for _ in "qkv")
+    mean = v.astype(np.float64).mean(1, keepdims=True)
+    np.testing.assert_allclose(tilekit.attention(q, k, v, scale=2.0**-126), np.broadcast_to(mean, v.shape), 2e-3, 2e-3)
+    np.testing.assert_allclose(
+        tilekit.attention(q, k, v, scale=2.0**126, softcap=2.0**-126), np.broadcast_to(mean, v.shape), 2e-3, 2e-3
+    )

@@ -57,6 +57,11 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         "stride: given 0; legal: a whole number from 1 on.*nearest legal: 1",
     ),
     "padding below 0": (lambda: tilekit.conv2d(X, W, padding=(1, -1)), r"padding: given \(1, -1\)"),
+    "padding beyond every counter": (
+        lambda: tilekit.conv2d(X, W, padding=1 << 31),
+        "padding: given 2147483648.*pixels; legal: up to 2147483647.*nearest: padding=16384",
+    ),
+    "padding and stride beyond 32 bits": (lambda: tilekit.conv2d(X, W, padding=1 << 40, stride=1 << 40), "step_y"),
     "three dilations": (lambda: tilekit.conv2d(X, W, dilation=(1, 1, 1)), "dilation: given"),
     "half a stride": (lambda: tilekit.conv2d(X, W, stride=1.5), "stride: given 1.5"),
     "stride True": (lambda: tilekit.conv2d(X, W, stride=True), "stride: given True"),

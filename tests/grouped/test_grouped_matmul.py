@@ -185,3 +185,18 @@ def test_groups_of_nothing(target: str, rows: int, k: int) -> None:
     expected = np.full((3, rows, 64), 7, BF16)
     expected[:, : rows // 2] = 0
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "gfx950"])
+@pytest.mark.parametrize(("groups", "rows", "n"), [(3, 12, 0), (0, 12, 64), (0, 0, 64), (0, 12, 3), (3, 0, 0)])
+def test_no_groups_and_no_columns(target: str, groups: int, rows: int, n: int) -> None:
+    """Groups of matrices without columns give a result without columns; rows of no group keep what they held."""
+    a, b = np.ones((rows, 64), BF16), np.ones((groups, n, 64), BF16).transpose(0, 2, 1)
+    out = np.full((rows, n), 7, BF16)
+    ends = np.full(groups, rows, np.int32)
+    assert tilekit.grouped_matmul(a, b, ends, out=out, target=target) is out
+    np.testing.assert_array_equal(out, np.full((rows, n), 7, BF16))
+    if groups:
+        counted = np.ones((groups, 8, 64), BF16)
+        found = tilekit.grouped_matmul(counted, b, counts=[8] * groups, target=target)
+        assert found.shape == (groups, 8, n)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import e as euler
-from math import isfinite, log2
-from typing import Any, ClassVar
+from math import log2
+from typing import Annotated, Any, ClassVar, TypedDict
 
+from tilekit.annotations import Accepts, checked_values
 from tilekit.arrays import (
     ArrayView,
     empty_like_library,
@@ -31,6 +32,27 @@ from tilekit.tiles.call import Scratch
 from tilekit.tiles.heads import HeadArray, HeadCall
 
 LOG2_E = log2(euler)
+
+_FARTHEST = (1 << 30) - 1
+"""Bounds and positions are added in 32 bits."""
+
+NUMBERS = 2.0**-126, 2.0**126
+"""What f32 holds with all its bits, and still as a factor of a power of two."""
+
+
+class ScoreKeywords(TypedDict, total=False):
+    """What becomes of scores before the softmax, as a call says it."""
+
+    causal: Annotated[bool, Accepts("True or False", "TK-ATT-003")]
+    window: Annotated[
+        tuple[int | None, int | None] | None,
+        Accepts(
+            "None, or (left, right): keys before and after the diagonal that are seen, each a whole number or None",
+            "TK-ATT-003",
+        ),
+    ]
+    scale: Annotated[float | None, Accepts("a positive number", "TK-ATT-003")]
+    softcap: Annotated[float | None, Accepts("a positive number", "TK-ATT-003")]
 
 
 @dataclass(frozen=True)
@@ -89,9 +111,7 @@ class AttentionArguments:
         views, cache = _inputs(q, k, v, lengths, key_lengths, block_table)
         packed = lengths is not None
         batch, queries, heads, elements = views["q"].shape
-        left, right = _window(causal, window)
-        scale = _number("scale", scale, elements**-0.5)
-        cap = None if softcap is None else _number("softcap", softcap, None)
+        scale, cap, left, right = _scores(elements**-0.5, causal=causal, window=window, scale=scale, softcap=softcap)
         chip, device = resolve_target(views["q"], target)
         platform(chip)
         views |= cache
@@ -169,7 +189,7 @@ class AttentionArguments:
         factor = self.scale if self.softcap is None else self.softcap
         numbers = {"factor": factor * LOG2_E}
         if self.softcap is not None:
-            numbers["squeeze"] = self.scale / self.softcap
+            numbers["squeeze"] = min(self.scale / self.softcap, NUMBERS[1])
         for name, bound in (("left", self.left), ("right", self.right)):
             if bound is not None:
                 numbers[name] = bound
@@ -216,9 +236,7 @@ def result_of(
     """
     views, cache = _inputs(q, k, v, lengths, key_lengths, block_table, memory=False)
     packed = lengths is not None
-    _window(causal, window)
-    _number("scale", scale, 1.0)
-    _number("softcap", softcap, 1.0)
+    _scores(1.0, causal=causal, window=window, scale=scale, softcap=softcap)
     platform(resolve_target(views["q"], None, memory=False)[0])
     batch, queries, heads, _ = views["q"].shape
     shape = batch, queries, heads, views["v"].shape[3]
@@ -347,19 +365,28 @@ def _group(views: Mapping[str, ArrayView]) -> int:
     return group if group * queries <= ROWS and 0 not in views["o"].shape and 0 not in views["k"].shape else 0
 
 
-def _window(causal: bool, window: Any) -> tuple[int | None, int | None]:
+def _scores(usual: float, **given: Any) -> tuple[float, float | None, int | None, int | None]:
+    """Scale, cap, and the bounds to the left and to the right of the diagonal."""
+    read: dict[str, Any] = checked_values(ScoreKeywords, given)
+    for name in ("scale", "softcap"):
+        least, most = NUMBERS
+        if read[name] is not None and not least <= read[name] <= most:
+            nearest = least if 0 < read[name] < least else most if read[name] > most else 1.0
+            legal = f"a positive number, from {least:.3g} to {most:.3g}"
+            raise ArgumentError.of(name, given[name], legal=legal, nearest=nearest, code="TK-ATT-003")
+    scale = usual if read["scale"] is None else read["scale"]
+    return scale, read["softcap"], *_window(read["causal"], read["window"])
+
+
+def _window(causal: bool, window: tuple[int | None, int | None] | None) -> tuple[int | None, int | None]:
     """Bounds to the left and to the right of the diagonal."""
-    if not isinstance(causal, bool):
-        raise ArgumentError.of("causal", causal, legal="True or False", nearest=bool(causal), code="TK-ATT-003")
     if window is None:
         return None, 0 if causal else None
-    legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
-    if not isinstance(window, tuple | list) or len(window) != 2:
-        raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
     left, right = window
-    for bound in (left, right):
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or abs(bound) >= 1 << 30):
-            raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
+    if any(bound is not None and abs(bound) > _FARTHEST for bound in window):
+        nearest = tuple(None if b is None else max(-_FARTHEST, min(_FARTHEST, b)) for b in window)
+        legal = f"bounds up to {_FARTHEST}, or None"
+        raise ArgumentError.of("window", window, legal=legal, nearest=nearest, code="TK-ATT-003")
     if causal:
         right = 0 if right is None else min(right, 0)
     if left is not None and right is not None and left + right < 0:
@@ -368,15 +395,6 @@ def _window(causal: bool, window: Any) -> tuple[int | None, int | None]:
             code="TK-ATT-003",
         )  # fmt: skip
     return None if left is None else -left, right
-
-
-def _number(name: str, given: Any, usual: float | None) -> float:
-    """A positive finite number."""
-    if given is None and usual is not None:
-        return usual
-    if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given) or given <= 0:
-        raise ArgumentError.of(name, given, legal="a positive number", nearest=1.0, code="TK-ATT-003")
-    return float(given)
 
 
 def _in_c_order(view: ArrayView) -> bool:

@@ -34,6 +34,12 @@ from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
+_LEAST = {"stride": 1, "padding": 0, "dilation": 1}
+"""The least number that each may be, and the usual one."""
+
+_MOST_PIXELS = (1 << 31) - 1
+"""Of an image's result: kernels count rows of the product in 32 bits."""
+
 
 class ConvOperands(SharedEpilogueKeywords, total=False):
     """How filters go over images, and what the epilogue takes: of a call, and of arrays that a kernel is bound to."""
@@ -180,8 +186,7 @@ def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
 
 def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
     """How filters go over images, with at least one output pixel."""
-    usual = {"stride": 1, "padding": 0, "dilation": 1}
-    steps, pads, aparts = (_pair(given.get(name, least), name, least) for name, least in usual.items())
+    steps, pads, aparts = (read_pair(given.get(name, least), name) for name, least in _LEAST.items())
     axes = []
     for i, name in enumerate(("height", "width")):
         axis = Axis(name, x.shape[1 + i], w.shape[1 + i], steps[i], pads[i], aparts[i])
@@ -193,11 +198,18 @@ def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
                 code="TK-CONV-003",
             )
         axes.append(axis)
+    if axes[0].out * axes[1].out > _MOST_PIXELS:
+        raise ArgumentError(
+            f"padding: given {given.get('padding', 0)}: an image's result would have {axes[0].out} x {axes[1].out} "
+            f"pixels; legal: up to {_MOST_PIXELS} in all; nearest: padding={min(max(pads), 1 << 14)}",
+            code="TK-CONV-003",
+        )
     return axes
 
 
-def _pair(given: Any, name: str, least: int) -> tuple[int, int]:
-    """Read a number for both axes, or one for each: down and along."""
+def read_pair(given: Any, name: str) -> tuple[int, int]:
+    """Read a stride, padding or dilation: a number for both axes, or one for each: down and along."""
+    least = _LEAST[name]
     pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
     try:
         down, along = (index(number) for number in pair)

@@ -87,6 +87,16 @@ class GroupedArguments(Arguments):
         """The output's rows as one matrix."""
         return _flat(self.out, "out")
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compute: without groups no row is any's."""
+        return super().empty or self.bounds.shape[0] == 0
+
+    @property
+    def store(self) -> str:
+        """How the result can be stored; where there is none, as kernels of groups do on every chip."""
+        return "tma" if self.empty else super().store
+
     @cached_property
     def spec(self) -> MatmulSpec:
         """The matmul whose tiles are the groups'."""

@@ -387,3 +387,11 @@ def cross_entropy_fused(rng: np.random.Generator) -> Launch:
         "loss": Expect(loss, norm - (1 - smoothing) * picked - smoothing * v.mean(1), 1e-5, 1e-5),
         "grad": Expect(grad, np.exp(v - norm[:, None]) - target, 1e-2, 1e-4),
     })  # fmt: skip
+
+
+@draws("amd_called_functions")
+def called_functions(rng: np.random.Generator) -> Launch:
+    x, y, out = (rng.integers(1, 400, 12).astype(np.int32) for _ in range(3))
+    first = np.gcd(x, y)
+    want = np.where(first > 1, first + np.gcd(x // first, y), first)
+    return Launch((12,), [x, y, out], {"out": Expect(out, want)})

@@ -399,3 +399,22 @@ def cross_entropy_fused(logits, labels, loss, grad, columns, smoothing, BLOCK: t
         v = tl.load(logits + row * columns + here, here < columns, 0.0).to(tl.float32)
         g = tl.exp(v - norm) - smoothing / columns - tl.where(here == label, 1 - smoothing, 0.0)
         tl.store(grad + row * columns + here, g.to(tl.bfloat16), here < columns)
+
+
+@jit(noinline=True)
+def _greatest_common(a, b):
+    while b != 0:
+        a, b = b, a % b
+    return a
+
+
+@variant("amd_called_functions", "*i32 *i32 *i32", num_warps=1)
+@jit
+def called_functions(x, y, out):
+    """A function that is called and not inlined, from two places."""
+    at = tl.program_id(0)
+    a, b = tl.load(x + at), tl.load(y + at)
+    divisor = _greatest_common(a, b)
+    if divisor > 1:
+        divisor += _greatest_common(a // divisor, b)
+    tl.store(out + at, divisor)

@@ -55,6 +55,15 @@ def test_modifiers() -> None:
     assert load.modifiers == {"offen": True, "offset": 16, "sc0": True, "nt": True, "lds": True}
 
 
+def test_what_a_debugger_reads_is_passed_over() -> None:
+    """Directives that describe call frames leave the instructions as they are."""
+    frames = (
+        ".cfi_startproc\n.cfi_llvm_register_pair 16, 62, 32, 63, 32\n.cfi_def_cfa_register 65\n.cfi_remember_state\n"
+    )
+    found = parse(f"{frames}s_nop 1\n.cfi_restore_state\n.cfi_endproc\n").instructions
+    assert [one.name for one in found] == ["s_nop"]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "column", "says"),
     [
@@ -64,6 +73,7 @@ def test_modifiers() -> None:
         ("v_mov_b32 v1, ?", 1, 15, "unexpected character"),
         ("s_waitcnt vmcnt(64)", 1, 20, "vmcnt"),
         (".frobnicate 3", 1, 1, "unknown directive '.frobnicate'"),
+        (".cfi_startprocs", 1, 1, "unknown directive '.cfi_startprocs'"),
         ("a:\na:", 2, 1, "label 'a' is defined twice"),
         (".amdhsa_kernel k\n", 1, 1, "has no end"),
         ("/* s_nop 0", 1, 1, "never closed"),

@@ -35,9 +35,6 @@ _IGNORED = {
     ".ident",
     ".file",
     ".loc",
-    ".cfi_startproc",
-    ".cfi_endproc",
-    ".cfi_sections",
     ".addrsig",
     ".addrsig_sym",
     ".fill",
@@ -50,17 +47,42 @@ _IGNORED = {
     ".skip",
     ".zero",
     ".space",
-    ".cfi_def_cfa",
-    ".cfi_undefined",
-    ".cfi_escape",
-    ".cfi_llvm_def_aspace_cfa",
-    ".cfi_register",
-    ".cfi_offset",
     ".hsa_code_object_version",
     ".amdgpu_lds",
     ".amdgpu_info",
 }
 """Directives that change nothing of what instructions do."""
+_UNWINDING = {
+    ".cfi_adjust_cfa_offset",
+    ".cfi_def_cfa",
+    ".cfi_def_cfa_offset",
+    ".cfi_def_cfa_register",
+    ".cfi_endproc",
+    ".cfi_escape",
+    ".cfi_label",
+    ".cfi_llvm_def_aspace_cfa",
+    ".cfi_llvm_register_pair",
+    ".cfi_llvm_vector_offset",
+    ".cfi_llvm_vector_register_mask",
+    ".cfi_llvm_vector_registers",
+    ".cfi_lsda",
+    ".cfi_offset",
+    ".cfi_personality",
+    ".cfi_register",
+    ".cfi_rel_offset",
+    ".cfi_remember_state",
+    ".cfi_restore",
+    ".cfi_restore_state",
+    ".cfi_return_column",
+    ".cfi_same_value",
+    ".cfi_sections",
+    ".cfi_signal_frame",
+    ".cfi_startproc",
+    ".cfi_undefined",
+    ".cfi_val_offset",
+    ".cfi_window_save",
+}
+"""LLVM's directives that say how a debugger finds the callers' registers."""
 _DATA = {
     ".byte",
     ".short",
@@ -274,7 +296,7 @@ class _Parser:
                 raise reader.error(
                     f"data ({name}) among the instructions is not read", hint="write instructions by their mnemonics"
                 )
-        elif name not in _IGNORED:
+        elif name not in _IGNORED and name not in _UNWINDING:
             reader.at -= 1
             raise reader.error(f"unknown directive '{name}'")
 
