@@ -253,3 +253,63 @@ def test_result_that_is_dropped(assemble: Any) -> None:
     calls = "mov.u32 %r, %t; call (_), taken, (%r); { .param .b32 n; st.param.b32 [n], %t; call (_), triple, (n); }"
     out, _ = launch(TAKEN + TRIPLE, calls, assemble=assemble)
     assert out.tolist() == list(range(32))
+
+
+BY_ADDRESS = """
+.func (.param .align 4 .b8 r[12]) turned(.param .align 4 .b8 n[12], .param .b32 by)
+{
+  .reg .b32 %x, %i; .reg .b64 %p, %q, %w;
+  mov.b64 %p, n;
+  mov.b64 %q, r;
+  ld.param.b32 %i, [by];
+  mul.wide.u32 %w, %i, 4;
+  add.s64 %p, %p, %w;
+  ld.local.b32 %x, [%p];
+  add.u32 %x, %x, 100;
+  st.local.b32 [%p], %x;
+  ld.param.b32 %x, [n];
+  st.local.b32 [%q], %x;
+  ld.param.b32 %x, [n+4];
+  st.local.b32 [%q+4], %x;
+  mov.b32 %x, 7;
+  st.local.b32 [%q+8], %x;
+  ret;
+}
+"""
+TURN = """
+  .reg .b32 %s;
+  { .param .align 4 .b8 a[12]; .param .b32 i; .param .align 4 .b8 b[12];
+    st.param.b32 [a], %t; st.param.b32 [a+4], 20; st.param.b32 [a+8], 30;
+    and.b32 %u, %t, 1; st.param.b32 [i], %u;
+    CALL
+    ld.param.b32 %r, [b]; ld.param.b32 %s, [b+4]; mad.lo.u32 %r, %s, 1000, %r;
+    ld.param.b32 %s, [b+8]; mad.lo.u32 %r, %s, 1000000, %r; }
+"""
+
+
+@pytest.mark.parametrize("pointer", [False, True])
+def test_addresses_of_arguments_and_results(pointer: bool, assemble: Any) -> None:
+    """A function takes the address of an argument or a result of its own, and finds it in local memory."""
+    how = "call (b), turned, (a, i);"
+    if pointer:
+        kind = "(.param .align 4 .b8 _[12]) _ (.param .align 4 .b8 _[12], .param .b32 _)"
+        how = f"mov.u64 %f, turned; kind: .callprototype {kind}; call (b), %f, (a, i), kind;"
+    out, report = launch(BY_ADDRESS, TURN.replace("CALL", how), assemble=assemble)
+    lanes = np.arange(32)
+    first, second = np.where(lanes % 2, lanes, lanes + 100), np.where(lanes % 2, 120, 20)
+    np.testing.assert_array_equal(out, first + 1000 * second + 7000000)
+    assert report.clean
+
+
+def test_an_argument_is_a_copy() -> None:
+    """What a function writes to an argument by its address is not the caller's."""
+    both = "call (b), turned, (a, i); call (b), turned, (a, i);"
+    out, _ = launch(BY_ADDRESS, TURN.replace("CALL", both))
+    lanes = np.arange(32)
+    assert np.array_equal(out % 1000, np.where(lanes % 2, lanes, lanes + 100))
+
+
+def test_the_address_of_a_variable_of_a_call() -> None:
+    """A caller's own variables have none, for ptxas either."""
+    with pytest.raises(UnsupportedInstruction, match="a is an argument or result of a call, which has no address"):
+        launch("", "{ .param .b32 a; mov.b64 %f, a; }")

@@ -7,6 +7,7 @@ is really called (see `ops_call`); so are the functions of CUDA's device runtime
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tilekit.emulator.core.errors import UnsupportedInstruction
@@ -82,9 +83,8 @@ def _append(whole: Function, function: Function, address: int) -> None:
             form="call",
             hint="pass .param variables",
         )
-    framed = [*function.parameters, *function.results]
-    framed += [v for v in function.variables if v.space in ("local", "frame")]
-    names = {id(v): replace(v, space="local" if v.space == "local" else "frame") for v in framed}
+    names = {id(v): replace(v, space="frame", owned=True) for v in (*function.parameters, *function.results)}
+    names |= {id(v): replace(v) for v in function.variables if v.space in ("local", "frame")}
     shared = [v for v in function.variables if v.space not in ("local", "frame")]
     whole.variables += [v for v in shared if v not in whole.variables]
     fresh = {}
@@ -232,14 +232,15 @@ class _Expansion:
         for register in callee.registers:
             fresh[register.number] = Register(register.name, register.type, len(self.registers))
             self.registers.append(fresh[register.number])
+        moves = (instruction for instruction in callee.instructions if instruction.opcode == "mov")
+        addressed = {id(o.variable) for move in moves for o in move.operands if isinstance(o, SymbolOperand)}
         after: list[Instruction] = []
         pairs = [(formal, actual, True) for formal, actual in zip(callee.results, results, strict=True)]
         pairs += [(formal, actual, False) for formal, actual in zip(callee.parameters, arguments, strict=True)]
         for formal, actual, is_result in pairs:
             if is_result and isinstance(actual, Sink):
                 if formal.register is None:
-                    names[id(formal)] = replace(formal, space="frame")
-                    self.variables.append(names[id(formal)])
+                    names[id(formal)] = self._own(formal)
             elif formal.register is not None:
                 inner = RegisterOperand(fresh[formal.register.number])
                 kind = "pred" if formal.type == "pred" else f"b{formal.size * 8}"
@@ -251,6 +252,10 @@ class _Expansion:
                     given = f"{actual.variable.name} with {actual.variable.size} bytes"
                     raise self._fail(call, f"{formal.name} of {callee.name} has {formal.size} bytes, not {given}")
                 names[id(formal)] = actual.variable
+                if id(formal) in addressed:
+                    names[id(formal)] = own = self._own(formal)
+                    ends = (own, actual.variable) if is_result else (actual.variable, own)
+                    (after if is_result else self.code).extend(self._copied(call, *ends))
             else:
                 raise self._fail(call, f"{formal.name} of {callee.name} takes a .param variable")
         for variable in callee.variables:
@@ -274,6 +279,26 @@ class _Expansion:
             operands = tuple(_moved(_renamed(o, fresh, names), shift) for o in instruction.operands)
             self.code.append(replace(instruction, operands=operands, guard=guard))
         self.code += after
+
+    def _own(self, formal: Variable) -> Variable:
+        """An argument or result that is not the caller's variable: the callee writes to it, and takes its address."""
+        own = replace(formal, space="frame", owned=True)
+        self.variables.append(own)
+        return own
+
+    def _copied(self, call: Instruction, source: Variable, target: Variable) -> Iterator[Instruction]:
+        """Instructions that copy one variable of call frames to another."""
+        at = 0
+        while at < target.size:
+            most = min(source.align, target.align, target.size - at)
+            width = next(n for n in (8, 4, 2, 1) if at % n == 0 and n <= most)
+            value = Register("%argument", f"b{max(width, 2) * 8}", len(self.registers))
+            self.registers.append(value)
+            held, modifiers = RegisterOperand(value), ("param", f"b{width * 8}")
+            places = [AddressOperand(SymbolOperand(variable), at) for variable in (source, target)]
+            yield replace(call, opcode="ld", modifiers=modifiers, operands=(held, places[0]))
+            yield replace(call, opcode="st", modifiers=modifiers, operands=(places[1], held))
+            at += width
 
     def _restore_stack(self, call: Instruction, after: list[Instruction]) -> None:
         """What the callee takes from the stack is given back when it returns."""

@@ -101,7 +101,7 @@ def _symbol(decoded: Decoded, operand: SymbolOperand) -> str:
     opcode, variable = decoded.form.opcode, operand.variable
     if opcode not in _READS_SYMBOL or decoded.has("to"):
         return f"mov the address of {variable.name} to a register first"
-    if variable.space == "frame":
+    if variable.space == "frame" and not variable.owned:
         return f"{variable.name} is an argument or result of a call, which has no address"
     if opcode == "cvta" and variable.space not in _SPACES[decoded["space"]]:
         return f"{variable.name} is in .{variable.space}, and the instruction converts addresses in .{decoded['space']}"

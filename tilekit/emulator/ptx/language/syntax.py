@@ -70,6 +70,8 @@ class Variable:
     """Where each of `pointers` is written."""
     register: Register | None = None
     """The register that a ``.reg`` parameter or result of a function is."""
+    owned: bool = False
+    """Whether it is an argument or result of the function itself, in local memory: ``mov`` takes its address."""
 
 
 @dataclass(slots=True, frozen=True)
