@@ -52,6 +52,16 @@ def test_ends_at_and_beside_a_tile(page: int, length: int) -> None:
     check(CacheCase((length, 200), page, 1, 2, 1, 96, "f16"))
 
 
+@pytest.mark.parametrize(("elements", "page"), [(128, 8), (96, 24), (256, 48)])
+def test_many_boxes_are_within_the_registers_of_the_load_role(elements: int, page: int) -> None:
+    """A stage of many boxes, for tiles of many queries: ptxas does not spill, and the result is right."""
+    pytest.importorskip("nvidia.cu13", reason="ptxas comes with the package")
+    case = CacheCase((elements, 45), page, 65, 1, 1, elements)
+    given, _ = case.call()
+    assert tilekit.attention_kernel_for(**given, target="sm_90a").resources.spill_store_bytes == 0
+    check(case)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("page", [8, 24, pytest.param(40, marks=pytest.mark.breadth)])
 def test_many_queries_over_small_blocks(target: str, page: int) -> None:

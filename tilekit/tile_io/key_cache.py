@@ -6,6 +6,7 @@ weights of 0 would not hide it, and is masked of keys.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import gcd
 from typing import cast
@@ -20,13 +21,6 @@ from tilekit.tiles.call import Call, fits
 from tilekit.tiles.heads import HeadArrayName, HeadCall
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
-
-_AHEAD = 4
-"""Boxes of a stage whose places a load asks for before the stage is free.
-
-Each is a register of the load role, which has 56. The places of the others lie in the same line of the table, and L1
-then has it.
-"""
 
 _PAIR = 2
 """Rows of the boxes in which the last keys of an entry come: two of 64 bytes are what a box is aligned to."""
@@ -74,6 +68,8 @@ class CacheLoader:
         Which blocks an entry's keys are in; None where entry b's are those of index b.
     zeros
         Whether what is not in use must be zero in the tile: that of values.
+    ahead
+        Boxes of a stage for which entries of the table are read ahead of the wait for it, if it has no more.
     one_batch, one_head
         Whether all batch entries, or all heads, are the first, in memory too.
     """
@@ -86,10 +82,11 @@ class CacheLoader:
         table: BlockTable | None,
         *,
         zeros: bool,
+        ahead: Count = 4,
         one_batch: bool = False,
         one_head: bool = False,
     ) -> None:
-        self.tile, self.table, self.zeros = tile, table, zeros
+        self.tile, self.table, self.zeros, self.ahead = tile, table, zeros, ahead
         self.one_batch, self.one_head = one_batch, one_head
         self.rows = rows = tile.rows if table is None else gcd(tile.rows, table.block)
         self.map = w.tensor_map(f"{array}_map", lambda call: describe_heads(call, array, tile, rows))
@@ -115,9 +112,13 @@ class CacheLoader:
         keys in use are all in use.
         """
         row, end = row - before + first, end + first
-        ahead = 0 if self.table is None else min(_AHEAD, self._parts)
-        entries = [self.table.entry(w, batch, row + part * self.rows) for part in range(ahead) if self.table]
-        return KeyPlaces(row, end, batch, entries=tuple(entries), whole=before > 0)
+        asked = self._parts if self._parts <= self.ahead else 0
+        entries = self._entries(w, batch, row, asked)
+        return KeyPlaces(row, end, batch, entries=entries, whole=before > 0)
+
+    def _entries(self, w: Writer, batch: Value, row: Value, boxes: int) -> tuple[Value, ...]:
+        """What the table says of so many boxes from key `row` on, where there is one."""
+        return tuple(self.table.entry(w, batch, row + part * self.rows) for part in range(boxes) if self.table)
 
     def load_keys(self, w: Writer, place: SharedArray, stage: Stage, *, places: KeyPlaces, head: Value) -> None:
         """Start the copies of a tile into a stage of `place`; their bytes count on ``stage.full``."""
@@ -139,15 +140,22 @@ class CacheLoader:
 
     def _load_whole(self, w: Writer, box: _Boxes, target: Value, places: KeyPlaces) -> None:
         """Start the copies of a tile whose keys are all in use."""
-        rows = self.rows
-        known = [self._known(w, entry) for entry in places.entries] if self.table else [self._entry(places)]
-        for part, block in enumerate(known):
-            box.whole(target + self.tile.offset_of(part * rows), self._within(places.row + part * rows), block)
-        if self.table and len(known) < self._parts:
-            for part_ in w.range(self._parts, start=len(known), name="box"):
-                first = places.row + part_ * rows
-                block = self._known(w, self.table.entry(w, places.batch, first))
-                box.whole(target + part_ * self.tile.offset_of(rows), self._within(first), block)
+        if self._parts <= self.ahead:
+            self._load_boxes(w, box, target, places, self._parts)
+            return
+        # As many entries at a time as registers are for; the table is in L1.
+        together = max(count for count in range(1, self.ahead + 1) if self._parts % count == 0)
+        for first in w.range(self._parts, step=together, name="box"):
+            row = places.row + first * self.rows
+            some = replace(places, row=row, entries=self._entries(w, places.batch, row, together))
+            self._load_boxes(w, box, target + first * self.tile.offset_of(self.rows), some, together)
+
+    def _load_boxes(self, w: Writer, box: _Boxes, target: Value, places: KeyPlaces, count: int) -> None:
+        """Start the copies of so many boxes."""
+        for part in range(count):
+            block = self._known(w, places.entries[part]) if self.table else self._entry(places)
+            goal = target + self.tile.offset_of(part * self.rows)
+            box.whole(goal, self._within(places.row + part * self.rows), block)
 
     def _load_end(self, w: Writer, box: _Boxes, target: Value, places: KeyPlaces, part: Value | int) -> None:
         """Start the copies of a box in, or behind, which the keys in use end."""

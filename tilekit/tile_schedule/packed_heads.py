@@ -109,8 +109,10 @@ class PackedHeadScheduler:
             found = search.find(index)
             teller.tell(*search.words)
             with w.when(found):
+                # Asked for ahead of the tile's loads, which the answer does not hold up: tiles may be short.
+                taken = claims.take(w)
                 yield self._tile(w, *search.words)
-                index.assign(claims.take(w) + ctas)
+                index.assign(taken + ctas)
             with w.when(~found & ((index - ctas) == (search.before - 1))):
                 claims.set_back(w)
             turn.again = found

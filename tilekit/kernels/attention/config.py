@@ -157,6 +157,9 @@ class AttentionConfig:
 RING = 256
 """Keys in shared memory that keep up with memory where CTAs share a tile's keys."""
 
+SHORT = 128
+"""Queries of packed sequences, their mean, below which tiles of three warpgroups have too many rows for nothing."""
+
 LONG = 2048
 """Queries from which on tiles of three warpgroups pay: fewer are too few tiles for all SMs."""
 
@@ -183,6 +186,8 @@ def default_config(spec: AttentionSpec, target: Target, queries: int) -> Attenti
         warpgroups, keys = 4, 64  # a sixteenth slower for a row, as timed, but fewer rows are for nothing
     if spec.own_keys:
         warpgroups, keys = 2, 128 if spec.value_dim <= 128 else keys
+    if spec.packed and small and queries >= SHORT:
+        warpgroups, keys = 3, 112
     # Causal tiles are of many lengths, and a product ahead takes the tensor core from the other warpgroup's last ones:
     # 2 to 4 % of heads of 128, 1 to 3 % of 64, where the others gain 1 to 2 %.
     ahead = not (spec.right or spec.packed)

@@ -42,6 +42,9 @@ FIRST_TURN = 1
 CACHE_REGISTERS = 56
 """Of the load role where each batch entry has its own keys, and tables say where: of 24 it spills."""
 
+COPIES_AHEAD = 8
+"""Of a stage that is loaded by a table: more, and the load role spills; where heads share a tile, it has registers."""
+
 MOST_ACCUMULATORS = 208
 """What the plan is asked for: the load role gives up all but 24 registers."""
 
@@ -247,8 +250,10 @@ def key_loaders(
     if not spec.own_keys:
         return KeyLoader(w, keys, "k", **by_keys), KeyLoader(w, values, "v", **by_values)
     table = BlockTable(w, spec.page) if spec.page else None
-    return CacheLoader(w, keys, "k", table, zeros=False, **by_keys), CacheLoader(
-        w, values, "v", table, zeros=True, **by_values
+    copies = keys.rows if spec.group else COPIES_AHEAD
+    return (
+        CacheLoader(w, keys, "k", table, zeros=False, ahead=max(1, copies // keys.slices), **by_keys),
+        CacheLoader(w, values, "v", table, zeros=True, ahead=max(1, copies // values.slices), **by_values),
     )
 
 
