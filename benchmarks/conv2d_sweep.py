@@ -87,7 +87,7 @@ def residuals(workload: ConvWorkload) -> Iterator[MatmulConfig]:
     entries = [entry.config for entry in rank(workload)]
     alone = [config for config in entries if config.cluster_size == 1 and config.split_k == 1]
     for config in dict.fromkeys((*alone[: LEADERS // 2], *(config for config in PLAIN if config.tile[1] >= 64))):
-        for leaving, coming in ((2, None), (2, 4), (2, 8), (1, 4), (4, 4)):
+        for leaving, coming in ((2, None), (2, 4), (2, 0), (3, 0), (4, 0), (6, 0)):
             yield config.changed(output_buffers=leaving, residual_buffers=coming)
 
 

@@ -91,6 +91,14 @@ OUTPUTS = (
         64,
         residual=BF16,
     ),
+    launched(consumers(64, 96, residual_buffers=0), 130, 200, 72, residual=BF16, bias=BF16),
+    launched(
+        consumers(128, 64, schedule="pingpong", consumers=2, swap_ab=True, residual_buffers=0, output_buffers=3),
+        330,
+        200,
+        64,
+        residual=BF16,
+    ),
 )
 """What the epilogue adds."""
 

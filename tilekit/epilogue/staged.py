@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Annotated, Any
 
-from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, require_word
+from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, illegal, require_word
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
+from tilekit.epilogue.buffers import OwnBuffers, PieceBuffers, SourceBuffers
 from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
-from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
+from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import (
@@ -47,7 +48,7 @@ class StagedEpilogue:
     role
         The role that runs the epilogue (its warpgroups).
     buffers
-        Pieces in flight per warpgroup.
+        Pieces in flight per warpgroup; of a source that is in place, its stages.
     source
         Where the functions combine elements with those of a second matrix: the ring that brings it.
     rows
@@ -87,6 +88,11 @@ class StagedEpilogue:
         w.uses(self, "out", "d", dtype=out)
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
+        if source is not None and source.in_place:
+            if source.plan != plan or source.stages != buffers or rows is not None:
+                legal = f"subtiles of {out} in {buffers} stages, and no rows, where results are written over them"
+                given = f"subtiles of {source.plan.dtype} in {source.stages} stages"
+                raise illegal("StagedEpilogue", "source", given, legal)
         self._rows = rows
         self._role = role
         self._functions = functions
@@ -95,8 +101,10 @@ class StagedEpilogue:
         self._columns_at_once = columns_at_once
         groups = len(role.warps) // layout.waves
         w.barriers.claim(first_barrier, groups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
-        (subtiles,) = self.declared(plan, warpgroups=groups, buffers=buffers)
-        self._subtiles = w.shared.place(subtiles)
+        self._subtiles = None
+        if source is None or not source.in_place:
+            (subtiles,) = self.declared(plan, warpgroups=groups, buffers=buffers)
+            self._subtiles = w.shared.place(subtiles)
         # A last piece that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
         # all the same.
         self.storers: dict[int, TmaStorer] = {}
@@ -141,8 +149,8 @@ class BoundStagedEpilogue:
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
         self._stores = thread == 0
-        subtiles = w.shared_base + group.index * epilogue._subtiles.stride + epilogue._subtiles.offset
-        self._subtile = subtiles
+        own = epilogue._subtiles
+        first = None if own is None else w.shared_base + group.index * own.stride + own.offset
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
         uses_rows = epilogue._functions.uses_rows
         if plan.transposed or uses_rows:
@@ -152,13 +160,23 @@ class BoundStagedEpilogue:
             if len(layout.parts) > 1:
                 self._lane_column = self._lane_column + layout.corner(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
-        self._access = plan.access(thread=thread, subtiles=subtiles)
-        self._source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
+        access = None if first is None else plan.access(thread=thread, subtiles=first)
+        self._source = source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
+        self._pieces: PieceBuffers
+        if source is not None and (first is None or access is None):
+            self._pieces = SourceBuffers(source)
+        elif first is not None and access is not None:
+            buffers, size = epilogue._buffers, plan.buffer_bytes
+            meeting = {"barrier": self._barrier, "threads": layout.threads}
+            pieces = self._pieces_per_tile
+            self._pieces = OwnBuffers(
+                first, access, buffers=buffers, size=size, pieces=pieces, source=source, **meeting
+            )
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan
-        layout, totals = plan.layout, reducing(e._functions)
+        layout, pieces, totals = plan.layout, self._pieces, reducing(e._functions)
         require_layout("StagedEpilogue", layout, accumulators)
         first_row = tile.row + self._part * layout.tile_rows
         index, first_pair = 0, None
@@ -169,41 +187,39 @@ class BoundStagedEpilogue:
             pairs = self._pairs(w, row, tile.batch)
             first_pair = first_pair or pairs[0]
             for left, columns in plan.cuts:
-                start = index % e._buffers * plan.buffer_bytes
                 step = e._columns_at_once or columns
                 fragments = accumulators.read(w, block, left, min(step, columns))
                 if index == 0:
                     with w.when(self._stores):
-                        self._claim(w, 0)
-                index += 1
-                if index == self._pieces_per_tile and step >= columns:
+                        pieces.begin_tile(w)
+                last = index == self._pieces_per_tile - 1
+                if last and step >= columns:
                     accumulators.done(w)
-                w.barrier(id=self._barrier, threads=layout.threads)
+                start, old = pieces.take(w, index)
                 column = tile.column + left
-                old = self._source.acquire(w) if self._source is not None else None
                 for first in range(0, columns, step):
                     if first > 0:
                         fragments = accumulators.read(w, block, left + first, min(step, columns - first))
-                        if index == self._pieces_per_tile and first + step >= columns:
+                        if last and first + step >= columns:
                             accumulators.done(w)
                     for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
-                        within = fragment * self._access.fragment_bytes
+                        within = fragment * pieces.access.fragment_bytes
                         beside = old + within if old is not None else None
                         self._write(w, registers, fragment, column, first, tile.batch, pair, start + within, beside)
-                if self._source is not None:
-                    self._source.release(w)
+                pieces.written(w)
                 w.ptx.tma.fence_shared()
                 w.barrier(id=self._barrier, threads=layout.threads)
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
-                        subtile = self._subtile + (start + box.offset)
+                        subtile = pieces.first + (start + box.offset)
                         place = plan.place(column=column + box.column, row=row + box.row)
                         with w.when(whole[box.offset]) if whole is not None else nullcontext():
                             self._storers[columns].store(w, subtile, batch=tile.batch, **place)
                     w.ptx.tma.commit_stores()
-                    if index < self._pieces_per_tile:
-                        self._claim(w, index)
+                    pieces.stored(w, index)
+                pieces.advance()
+                index += 1
             if not plan.transposed:
                 for pair in pairs:
                     e._functions.finish_rows(w, pair, tile)
@@ -211,7 +227,7 @@ class BoundStagedEpilogue:
             totals.finish_tile(w, first_pair, tile)
 
     def _store_rows(
-        self, w: Writer, tile: Tile, row: Value, column: Value, start: int, columns: int
+        self, w: Writer, tile: Tile, row: Value, column: Value, start: Value | int, columns: int
     ) -> dict[int, Value] | None:
         """Store the parts of a subtile below which rows are not the tile's; say of each part whether all rows are."""
         e = self._e
@@ -223,7 +239,7 @@ class BoundStagedEpilogue:
             first = row + box.row
             whole[box.offset] = first + rows <= tile.row_end
             with w.when(~whole[box.offset]):
-                subtile = self._subtile + (start + box.offset)
+                subtile = self._pieces.first + (start + box.offset)
                 e._rows.store(
                     w,
                     subtile,
@@ -249,10 +265,6 @@ class BoundStagedEpilogue:
             w.ptx.tma.wait_stores_read(pending=0)
         w.warp_sync()
 
-    def _claim(self, w: Writer, index: int) -> None:
-        """Wait in the storing thread until the store that last used the buffer of piece `index` has read it."""
-        w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
-
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
         plan, functions = self._e._plan, self._e._functions
@@ -272,14 +284,14 @@ class BoundStagedEpilogue:
         left: int,
         batch: Operand,
         pair: Any,
-        offset: int,
+        offset: Operand,
         source: Value | None,
     ) -> None:
         """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`.
 
         `column` is the piece's first, and `left` that of the registers within the piece.
         """
-        access = self._access
+        access = self._pieces.access
         count = access.columns // 2
         for unit, first in enumerate(range(left // 2, left // 2 + len(registers), count), left // access.columns):
             part = registers[first - left // 2 : first - left // 2 + count]

@@ -25,8 +25,8 @@ from tilekit.tiles.call import Matrix
 SHORTEST = 256
 """Pixels of a part, at least."""
 
-ADDITION_CLOCKS = 4000
-"""What adding parts takes, beside their bytes: a launch."""
+ADDITION_CLOCKS = 2500
+"""What adding parts takes, beside their bytes: a kernel that is there when the last one ends."""
 
 ADDITION_BYTES_PER_CLOCK = 2500
 """How fast they are read."""

@@ -81,7 +81,7 @@ class OutputPlan:
     tile
         Rows and columns of a CTA's tile.
     residual_buffers
-        Subtiles of a residual in flight of each warpgroup; None: as many as `buffers`.
+        Subtiles of a residual in flight of each warpgroup; None: as many as `buffers`; 0: those are the output's own.
     staged
         Whether tiles may leave through shared memory and the copy engine, where the spec's store is ``"tma"``.
     """
@@ -105,7 +105,12 @@ class OutputPlan:
     @property
     def residual_stages(self) -> int:
         """Stages of a residual's ring."""
-        return self.buffers if self.residual_buffers is None else self.residual_buffers
+        return self.residual_buffers or self.buffers
+
+    @property
+    def in_place(self) -> bool:
+        """Whether a residual comes into the buffers from which its sum leaves."""
+        return self.residual_buffers == 0 and self.spec.loads_residual and not self.direct
 
     @property
     def stored(self) -> AccumulatorLayout:
@@ -131,7 +136,8 @@ class OutputPlan:
             if self.spec.loads_residual:
                 stages = self.residual_stages
                 found += SourceRing.declared(subtiles, name="residual", warpgroups=self.warpgroups, stages=stages)
-            found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
+            if not self.in_place:
+                found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
         found += self.spec.storing_memory(self.stored, warpgroups=self.warpgroups, buffers=self.buffers)
         if self.cluster_k > 1:
             found += DsmemReduction.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
@@ -217,6 +223,7 @@ class OutputPlan:
                     reads=stores,
                     batched=spec.batched,
                     transposed=self.transposed,
+                    in_place=self.in_place,
                 )
             epilogue = StagedEpilogue(
                 w,

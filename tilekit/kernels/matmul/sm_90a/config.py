@@ -52,7 +52,8 @@ class MatmulConfig(KernelConfig):
     output_buffers
         Slabs of 128 bytes by 64 rows (with `swap_ab` by up to 64) in flight per warpgroup, on their way out.
     residual_buffers
-        As many of a residual on their way in; ``None``: as many as `output_buffers`. Without a residual there are none.
+        As many of a residual on their way in; ``None``: as many as `output_buffers`; 0: it comes into the output's
+        buffers, two or more, and its sum leaves from there. Without a residual there are none.
     in_flight
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
@@ -204,6 +205,7 @@ class MatmulConfig(KernelConfig):
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (f", {plural(self.output_buffers, 'output buffer')}" if self.output_buffers != 2 else "")
             + (f", residual in {self.residual_buffers} buffers" if self.residual_buffers else "")
+            + (", residual in place" if self.residual_buffers == 0 else "")
             + (f", {self.l2_stream} through L2" if self.l2_stream else "")
             + (", raster along N" if self.raster_order == "n" else "")
             + (f", raster groups of {self.raster_group}" if self.raster_group else "")
