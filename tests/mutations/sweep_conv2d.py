@@ -50,9 +50,8 @@ def table() -> Iterator[str]:
     for name, case in conv_cases().items():
         count = Counter(caught for launch, _, _, caught in rows if launch == name)
         quiet = count[NOT_CAUGHT], count[WRONG_RESULT]
-        shape = f"{'x'.join(map(str, case.case.x))} by {'x'.join(map(str, case.case.w))}"
         numbers = f"{count.total()} | {count.total() - sum(quiet)} | {quiet[1]} | {quiet[0]}"
-        yield f"| {name} | {shape} | {numbers} |"
+        yield f"| {name} | {case.shape} | {numbers} |"
     yield ""
     yield "| unnoticed, harmless | mutations |"
     yield "|---|---|"

@@ -42,7 +42,7 @@ def run(
     `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`;
     `tilekit run attention --queries 300 --causal`;
     `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`;
-    `tilekit run block_scaled --dtype nvfp4 --target sm_100a`; `tilekit run mine.py:kernel --m 200`, a composed kernel
+    `tilekit run block_scaled --dtype nvfp4`; `tilekit run mine.py:kernel --m 200`, a composed kernel
     of yours, on the emulator under three interleavings.
     """
     if own_kernel.names_file(kernel):
@@ -51,10 +51,10 @@ def run(
         from tilekit.runtime.emulated import watched
 
         family = workloads.product_family(kernel)
-        workload = workloads.described(family, call, batch)
-        config = workloads.config_of(workload, call)
-        workloads.require_taken(family, workload, call.target, config)
-        place = choose_place(device, call.target)
+        workload, target = workloads.described(family, call, batch), workloads.target_of(family, call)
+        config = workloads.config_of(workload, call, target)
+        workloads.require_taken(family, workload, target, config)
+        place = choose_place(device, target)
         workloads.require_means(workload, emulated=place.emulated)
         with waiting("making operands", as_json):
             operands: Any = workload.operands(seed)

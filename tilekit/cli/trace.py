@@ -57,19 +57,19 @@ def trace(
         from tilekit.runtime.emulated import watched
 
         family = workloads.product_family(kernel)
-        workload = workloads.described(family, call)
-        wished = workloads.config_of(workload, call)
-        workloads.require_taken(family, workload, call.target, wished)
-        chosen = workloads.kernel_of(workload, call.target, wished).config
+        workload, target = workloads.described(family, call), workloads.target_of(family, call)
+        wished = workloads.config_of(workload, call, target)
+        workloads.require_taken(family, workload, target, wished)
+        chosen = workloads.kernel_of(workload, target, wished).config
         if isinstance(chosen, GemvConfig):
             raise ArgumentError.of(
                 "--m", call.m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9
             )
         config = replace(chosen, profile_tiles=tiles)
-        place = choose_place(device, call.target)
+        place = choose_place(device, target)
         workloads.require_means(workload, emulated=place.emulated)
         with progress_bar("clusters", as_json) as progress, watched(progress):
-            found = _run(workload, config, call.target, place, seed)
+            found = _run(workload, config, target, place, seed)
         _write(found, out)
     _show(found, {"config": str(config)}, place, out, as_json)
     return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tilekit.cli import own_kernel
 from tilekit.cli.common import refuse
+from tilekit.cli.options import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from tilekit.bench.attention import AttentionWorkload
@@ -383,7 +384,16 @@ def both(text: str, option: str) -> tuple[int, int]:
     return pair(text if "x" in text else f"{text}x{text}", option)
 
 
-def config_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call: CallOptions) -> KernelConfig | None:
+def target_of(family: Family, call: CallOptions) -> str:
+    """What a family's kernel is built for: what the call says, else the usual target, or the family's first."""
+    if call.target is not None:
+        return call.target
+    return DEFAULT_TARGET if DEFAULT_TARGET in family.targets else family.targets[0]
+
+
+def config_of(
+    workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call: CallOptions, target: str
+) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
     from tilekit.bench.attention import AttentionWorkload
     from tilekit.kernels.matmul.picker import closest
@@ -392,7 +402,7 @@ def config_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call:
     if isinstance(workload, AttentionWorkload):
         return None  # no option says anything of its config
 
-    chip, spec = chip_named(call.target), workload.spec
+    chip, spec = chip_named(target), workload.spec
     given = {
         "tile": None if call.tile is None else pair(call.tile, "--tile"),
         "cluster": None if call.cluster is None else pair(call.cluster, "--cluster"),

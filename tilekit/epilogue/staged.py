@@ -88,11 +88,11 @@ class StagedEpilogue:
         w.uses(self, "out", "d", dtype=out)
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
-        if source is not None and source.in_place:
-            if source.plan != plan or source.stages != buffers or rows is not None:
-                legal = f"subtiles of {out} in {buffers} stages, and no rows, where results are written over them"
-                given = f"subtiles of {source.plan.dtype} in {source.stages} stages"
-                raise illegal("StagedEpilogue", "source", given, legal)
+        in_place = source is not None and source.in_place
+        if source is not None and in_place and (source.plan != plan or source.stages != buffers or rows is not None):
+            legal = f"subtiles of {out} in {buffers} stages, and no rows, where results are written over them"
+            given = f"subtiles of {source.plan.dtype} in {source.stages} stages"
+            raise illegal("StagedEpilogue", "source", given, legal)
         self._rows = rows
         self._role = role
         self._functions = functions
@@ -102,7 +102,7 @@ class StagedEpilogue:
         groups = len(role.warps) // layout.waves
         w.barriers.claim(first_barrier, groups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
         self._subtiles = None
-        if source is None or not source.in_place:
+        if not in_place:
             (subtiles,) = self.declared(plan, warpgroups=groups, buffers=buffers)
             self._subtiles = w.shared.place(subtiles)
         # A last piece that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
@@ -161,16 +161,22 @@ class BoundStagedEpilogue:
                 self._lane_column = self._lane_column + layout.corner(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
         access = None if first is None else plan.access(thread=thread, subtiles=first)
-        self._source = source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
+        source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
+        self._source = source
         self._pieces: PieceBuffers
-        if source is not None and (first is None or access is None):
+        if first is None or access is None:
+            assert source is not None, "an epilogue without buffers has those of its source"
             self._pieces = SourceBuffers(source)
-        elif first is not None and access is not None:
-            buffers, size = epilogue._buffers, plan.buffer_bytes
-            meeting = {"barrier": self._barrier, "threads": layout.threads}
-            pieces = self._pieces_per_tile
+        else:
             self._pieces = OwnBuffers(
-                first, access, buffers=buffers, size=size, pieces=pieces, source=source, **meeting
+                first,
+                access,
+                buffers=epilogue._buffers,
+                size=plan.buffer_bytes,
+                pieces=self._pieces_per_tile,
+                barrier=self._barrier,
+                threads=layout.threads,
+                source=source,
             )
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:

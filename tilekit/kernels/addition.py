@@ -28,8 +28,8 @@ FEW = 2048
 class AdditionKernel(PlainKernel):
     """Adds an element of every part, in an order that depends on nothing but their number, and rounds the sum once.
 
-    It starts while the kernel that makes the parts still runs, and waits for its end: of 256x64 filters' sums the launch
-    would take as long as the addition.
+    It starts while the kernel that makes the parts still runs, and waits for its end: a launch would take as long as a
+    small addition.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ def _fitting(spec: MatmulSpec, config: MatmulConfig) -> MatmulConfig:
 
 
 PLACES = (4, 3, 2)
-"""Subtiles of a residual on their way, a warpgroup, from which its sum leaves: the more, where the ring of operands is as long."""
+"""Subtiles of a residual on their way, a warpgroup, from which its sum leaves: more where the model sees no loss."""
 
 AHEAD = 2
 """K-blocks of the weights that a CTA brings into L2 while the kernel before this one ends.
