@@ -61,7 +61,7 @@ class OwnBuffers:
         buffers: int,
         size: int,
         pieces: int,
-        barrier: Value,
+        barrier: Value | int,
         threads: int,
         source: SourceConsumer | None,
     ) -> None:
@@ -98,7 +98,7 @@ class OwnBuffers:
 
 
 class SourceBuffers:
-    """The source's own subtiles: what becomes of one is written over it, and it is given back a piece later.
+    """The source's own subtiles: what becomes of one is written over it, and it is given back when it has been stored.
 
     Where a source is full it was free before, so nobody waits for stores ahead of writing.
     """
@@ -108,8 +108,8 @@ class SourceBuffers:
         self._source = source
 
     def begin_tile(self, w: Writer) -> None:
-        """Give the last piece of the tile before back."""
-        self._source.give_back_last(w)
+        """Give back what the tile before has left."""
+        self._source.begin_tile(w)
 
     def take(self, w: Writer, index: int) -> tuple[Value, Value]:
         """Wait until the source is there."""
@@ -120,9 +120,8 @@ class SourceBuffers:
         """Nothing: the subtile leaves from here."""
 
     def stored(self, w: Writer, index: int) -> None:
-        """Give the piece before this one back."""
-        if index > 0:
-            self._source.give_back(w)
+        """Give back what has been stored."""
+        self._source.stored(w, index)
 
     def advance(self) -> None:
         """Go on to the next subtile."""

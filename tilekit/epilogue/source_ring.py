@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tilekit.assembly.fit import Count, component, illegal, require_symbol, require_word
+from tilekit.assembly.fit import Count, component, require_symbol, require_word
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
@@ -16,9 +16,6 @@ from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tiles.tile import Tile
-
-LEAST_IN_PLACE = 2
-"""Stages of a ring whose subtiles are given back a piece after they were stored."""
 
 
 @component
@@ -48,8 +45,8 @@ class SourceRing:
         Whether the accumulators hold the transpose of the output.
     in_place
         Whether what becomes of a subtile is written over it and stored from there: the epilogue then has no buffers of
-        its own, and gives a subtile back when its store has read it, which it learns a piece later. So two stages at
-        least.
+        its own, and gives a subtile back when its store has read it, which it asks a piece later where there are
+        several stages.
     """
 
     def __init__(
@@ -70,8 +67,6 @@ class SourceRing:
         require_warpgroups("SourceRing", "reads", reads, layout.waves)
         require_symbol("SourceRing", "name", name)
         require_word("SourceRing", "dtype", dtype, (BF16, F16, F32))
-        if in_place and stages < LEAST_IN_PLACE:
-            raise illegal("SourceRing", "stages", stages, f"{LEAST_IN_PLACE} stages or more with in_place=True")
         w.uses(self, "dtype", matrix, dtype=dtype, along="matrix")
         self.plan = plan = SubtilePlan(layout, dtype, transposed)
         self.stages = stages
@@ -190,17 +185,24 @@ class SourceConsumer:
         w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)
         self._position.advance()
 
-    def give_back_last(self, w: Writer) -> None:
+    def begin_tile(self, w: Writer) -> None:
         """Give the last subtile of the tile before back, if there was one; by the thread that stores, in place."""
-        if self._lent is not None:
+        if self._lent is not None and self._ring.stages > 1:
             with w.when(self._lent == 1):
                 w.ptx.tma.wait_stores_read(pending=0)
-                self._give_back(w)
+                self._give_back(w, self._position.before())
 
-    def give_back(self, w: Writer) -> None:
-        """Give the subtile before this one back, whose store has read it by now or will; by the thread that stores."""
-        w.ptx.tma.wait_stores_read(pending=1)
-        self._give_back(w)
+    def stored(self, w: Writer, index: int) -> None:
+        """Give back what the store before this one has read by now, or will; by the thread that stores, in place.
+
+        It is the tile's store `index`. Of a ring of one stage, wait for this store itself.
+        """
+        if self._ring.stages == 1:
+            w.ptx.tma.wait_stores_read(pending=0)
+            self._give_back(w, self._position.stage)
+        elif index > 0:
+            w.ptx.tma.wait_stores_read(pending=1)
+            self._give_back(w, self._position.before())
 
     def advance(self) -> None:
         """Go on: this subtile is being stored; in place."""
@@ -208,6 +210,5 @@ class SourceConsumer:
         if self._lent is not None:
             self._lent.assign(1)
 
-    def _give_back(self, w: Writer) -> None:
-        place = self._first + self._position.before()
-        w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)
+    def _give_back(self, w: Writer, stage: Value) -> None:
+        w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, self._first + stage), active=self._signals)

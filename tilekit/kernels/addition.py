@@ -8,6 +8,7 @@ from typing import Any
 
 from tilekit.arrays import view_of
 from tilekit.assembly.types import F32, GMEM
+from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import store_element
@@ -68,11 +69,12 @@ class AdditionKernel(PlainKernel):
         source, out = self._pointer(w, "source"), self._pointer(w, "out")
         total, parts = self._number(w, "total"), self._number(w, "parts")
         thread, beside = w.thread(), self.target.lanes // self.sharers
-        element, own = w.cta() * self.elements + thread, 0
+        own: Operand = 0
+        within = thread
         if self.sharers > 1:
             lane = thread & (self.target.lanes - 1)
-            element = w.cta() * self.elements + (thread // self.target.lanes * beside + (lane & (beside - 1)))
-            own = lane // beside
+            own, within = lane // beside, thread // self.target.lanes * beside + (lane & (beside - 1))
+        element = w.cta() * self.elements + within
         inside = element < total
         total_sum = w.variable(F32, 0.0, "sum")
         for first in w.range(parts, step=TOGETHER * self.sharers, name="part"):
@@ -91,7 +93,7 @@ class AdditionKernel(PlainKernel):
         for step in range(self.sharers.bit_length() - 1):
             total_sum.assign(total_sum + w.isa.warp.shuffle_xor_f32(value=total_sum, mask=beside << step))
         place = (out + w.widen_multiply(element, self.dtype.bytes)).retyped(GMEM)
-        writes = inside if self.sharers == 1 else inside & (own == 0)
+        writes = inside & (own == 0) if isinstance(own, Value) else inside
         store_element(w, self.dtype, address=place, value=total_sum, valid=writes)
 
 

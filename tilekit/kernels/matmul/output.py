@@ -80,8 +80,8 @@ class OutputPlan:
         CTAs of a cluster that share a tile's sum.
     tile
         Rows and columns of a CTA's tile.
-    residual_buffers
-        Subtiles of a residual in flight of each warpgroup; None: as many as `buffers`; 0: those are the output's own.
+    in_place
+        Whether a residual comes into the buffers from which its sum leaves; else it has as many of its own.
     staged
         Whether tiles may leave through shared memory and the copy engine, where the spec's store is ``"tma"``.
     """
@@ -93,7 +93,7 @@ class OutputPlan:
     transposed: bool
     cluster_k: int = 1
     tile: tuple[int, int] = (0, 0)
-    residual_buffers: int | None = None
+    in_place: bool = False
     staged: bool = True
 
     @property
@@ -101,16 +101,6 @@ class OutputPlan:
         """Whether threads store the output from registers."""
         own = self.spec.components.epilogue is not None
         return own or self.spec.stores_rows or not self.staged or self.spec.store == "direct"
-
-    @property
-    def residual_stages(self) -> int:
-        """Stages of a residual's ring."""
-        return self.residual_buffers or self.buffers
-
-    @property
-    def in_place(self) -> bool:
-        """Whether a residual comes into the buffers from which its sum leaves."""
-        return self.residual_buffers == 0 and self.spec.loads_residual and not self.direct
 
     @property
     def stored(self) -> AccumulatorLayout:
@@ -134,9 +124,9 @@ class OutputPlan:
         subtiles = self.subtiles
         if subtiles is not None:
             if self.spec.loads_residual:
-                stages = self.residual_stages
+                stages = self.buffers
                 found += SourceRing.declared(subtiles, name="residual", warpgroups=self.warpgroups, stages=stages)
-            if not self.in_place:
+            if not (self.in_place and self.spec.loads_residual):
                 found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
         found += self.spec.storing_memory(self.stored, warpgroups=self.warpgroups, buffers=self.buffers)
         if self.cluster_k > 1:
@@ -218,7 +208,7 @@ class OutputPlan:
                     name="residual",
                     matrix="c",
                     dtype=spec.functions.residual,
-                    stages=self.residual_stages,
+                    stages=self.buffers,
                     loads=loads,
                     reads=stores,
                     batched=spec.batched,

@@ -127,7 +127,7 @@ def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
     """The candidates' tiles; a residual comes into the buffers that its sum leaves from, two or more of them."""
     if not spec.loads_residual:
         return CANDIDATES
-    return tuple(replace(b, residual_buffers=0, output_buffers=places) for places in PLACES for b in CANDIDATES)
+    return tuple(replace(b, output_buffers=places) for places in PLACES for b in CANDIDATES)
 
 
 @lru_cache(maxsize=64)

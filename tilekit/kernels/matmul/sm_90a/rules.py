@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
-from tilekit.epilogue.source_ring import LEAST_IN_PLACE
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
@@ -113,7 +112,6 @@ ptxas 13.0.88 refuses n = 208 too, and takes 200.
 """
 
 CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
-RESIDUAL_BUFFERS = Choice("residual_buffers", (None, 0, *OUTPUT_BUFFERS.values), f"None, 0, or {OUTPUT_BUFFERS.words}")
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
 L2_STREAM = Choice("l2_stream", (None, "a", "b"), "None, 'a' or 'b'")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
@@ -237,13 +235,6 @@ def _pingpong(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[
         yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
 
 
-def _in_place(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    """A subtile of a residual that its sum leaves from is given back when the next one leaves."""
-    if config.residual_buffers == 0 and config.output_buffers < LEAST_IN_PLACE and spec.loads_residual:
-        text = f"output_buffers={config.output_buffers} with residual_buffers=0: {LEAST_IN_PLACE} or more, in turn"
-        yield Violation("in place", "output_buffers", text)
-
-
 def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
     """Registers that a thread's epilogue takes."""
     needs = [STAGED_HEADROOM]
@@ -348,8 +339,6 @@ RULES = RuleBook(
             *(
                 K_GROUP,
                 OUTPUT_BUFFERS,
-                RESIDUAL_BUFFERS,
-                _in_place,
                 IN_FLIGHT,
                 PREFETCH,
                 SPLIT_K,
