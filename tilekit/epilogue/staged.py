@@ -10,11 +10,10 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
-from tilekit.epilogue.buffers import OwnBuffers, PieceBuffers, SourceBuffers
 from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
-from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan
+from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import (
@@ -50,7 +49,8 @@ class StagedEpilogue:
     buffers
         Pieces in flight per warpgroup; of a source that is in place, its stages.
     source
-        Where the functions combine elements with those of a second matrix: the ring that brings it.
+        Where the functions combine elements with those of a second matrix: the ring that brings it. Pieces are written
+        over its subtiles, and leave from there, where it is in place.
     rows
         Where tiles may end above rows of another group: stores the subtiles that do.
     transposed
@@ -150,7 +150,8 @@ class BoundStagedEpilogue:
         self._thread = thread
         self._stores = thread == 0
         own = epilogue._subtiles
-        first = None if own is None else w.shared_base + group.index * own.stride + own.offset
+        if own is not None:
+            self._subtile = w.shared_base + group.index * own.stride + own.offset
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
         uses_rows = epilogue._functions.uses_rows
         if plan.transposed or uses_rows:
@@ -160,29 +161,17 @@ class BoundStagedEpilogue:
             if len(layout.parts) > 1:
                 self._lane_column = self._lane_column + layout.corner(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
-        access = None if first is None else plan.access(thread=thread, subtiles=first)
-        source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
-        self._source = source
-        self._pieces: PieceBuffers
-        if first is None or access is None:
-            assert source is not None, "an epilogue without buffers has those of its source"
-            self._pieces = SourceBuffers(source)
-        else:
-            self._pieces = OwnBuffers(
-                first,
-                access,
-                buffers=epilogue._buffers,
-                size=plan.buffer_bytes,
-                pieces=self._pieces_per_tile,
-                barrier=self._barrier,
-                threads=layout.threads,
-                source=source,
-            )
+        if own is not None:
+            self._access = plan.access(thread=thread, subtiles=self._subtile)
+        self._source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
+        self._in_place = self._source if own is None else None
+        if self._in_place is not None:
+            self._subtile, self._access = self._in_place.first, self._in_place.access
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan
-        layout, pieces, totals = plan.layout, self._pieces, reducing(e._functions)
+        layout, totals, in_place = plan.layout, reducing(e._functions), self._in_place
         require_layout("StagedEpilogue", layout, accumulators)
         first_row = tile.row + self._part * layout.tile_rows
         index, first_pair = 0, None
@@ -197,35 +186,44 @@ class BoundStagedEpilogue:
                 fragments = accumulators.read(w, block, left, min(step, columns))
                 if index == 0:
                     with w.when(self._stores):
-                        pieces.begin_tile(w)
-                last = index == self._pieces_per_tile - 1
-                if last and step >= columns:
+                        self._claim(w, 0)
+                start: Operand = index % e._buffers * plan.buffer_bytes
+                index += 1
+                if index == self._pieces_per_tile and step >= columns:
                     accumulators.done(w)
-                start, old = pieces.take(w, index)
+                if in_place is None:  # else a subtile that is full was free before
+                    w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
+                old = self._source.acquire(w) if self._source is not None else None
+                if in_place is not None and old is not None:
+                    start = old
                 for first in range(0, columns, step):
                     if first > 0:
                         fragments = accumulators.read(w, block, left + first, min(step, columns - first))
-                        if last and first + step >= columns:
+                        if index == self._pieces_per_tile and first + step >= columns:
                             accumulators.done(w)
                     for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
-                        within = fragment * pieces.access.fragment_bytes
+                        within = fragment * self._access.fragment_bytes
                         beside = old + within if old is not None else None
                         self._write(w, registers, fragment, column, first, tile.batch, pair, start + within, beside)
-                pieces.written(w)
+                if self._source is not None and in_place is None:
+                    self._source.release(w)
                 w.ptx.tma.fence_shared()
                 w.barrier(id=self._barrier, threads=layout.threads)
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
-                        subtile = pieces.first + (start + box.offset)
+                        subtile = self._subtile + (start + box.offset)
                         place = plan.place(column=column + box.column, row=row + box.row)
                         with w.when(whole[box.offset]) if whole is not None else nullcontext():
                             self._storers[columns].store(w, subtile, batch=tile.batch, **place)
                     w.ptx.tma.commit_stores()
-                    pieces.stored(w, index)
-                pieces.advance()
-                index += 1
+                    if in_place is not None:
+                        in_place.stored(w, index - 1)
+                    elif index < self._pieces_per_tile:
+                        self._claim(w, index)
+                if in_place is not None:
+                    in_place.advance()
             if not plan.transposed:
                 for pair in pairs:
                     e._functions.finish_rows(w, pair, tile)
@@ -233,7 +231,7 @@ class BoundStagedEpilogue:
             totals.finish_tile(w, first_pair, tile)
 
     def _store_rows(
-        self, w: Writer, tile: Tile, row: Value, column: Value, start: Value | int, columns: int
+        self, w: Writer, tile: Tile, row: Value, column: Value, start: Operand, columns: int
     ) -> dict[int, Value] | None:
         """Store the parts of a subtile below which rows are not the tile's; say of each part whether all rows are."""
         e = self._e
@@ -245,7 +243,7 @@ class BoundStagedEpilogue:
             first = row + box.row
             whole[box.offset] = first + rows <= tile.row_end
             with w.when(~whole[box.offset]):
-                subtile = self._pieces.first + (start + box.offset)
+                subtile = self._subtile + (start + box.offset)
                 e._rows.store(
                     w,
                     subtile,
@@ -270,6 +268,13 @@ class BoundStagedEpilogue:
         with w.when(self._stores):
             w.ptx.tma.wait_stores_read(pending=0)
         w.warp_sync()
+
+    def _claim(self, w: Writer, index: int) -> None:
+        """Wait in the storing thread until the store that last used the buffer of piece `index` has read it."""
+        if self._in_place is not None:
+            self._in_place.begin_tile(w)
+            return
+        w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
 
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
@@ -297,7 +302,7 @@ class BoundStagedEpilogue:
 
         `column` is the piece's first, and `left` that of the registers within the piece.
         """
-        access = self._pieces.access
+        access = self._access
         count = access.columns // 2
         for unit, first in enumerate(range(left // 2, left // 2 + len(registers), count), left // access.columns):
             part = registers[first - left // 2 : first - left // 2 + count]
