@@ -83,12 +83,13 @@ def spread(workload: ConvWorkload) -> Iterator[MatmulConfig]:
 
 
 def residuals(workload: ConvWorkload) -> Iterator[MatmulConfig]:
-    """The best few tiles, and plain ones, with subtiles of several numbers on their way out and in."""
+    """The best few tiles, and plain ones, with subtiles of several numbers on their way."""
     entries = [entry.config for entry in rank(workload)]
-    alone = [config for config in entries if config.cluster_size == 1 and config.split_k == 1]
-    for config in dict.fromkeys((*alone[: LEADERS // 2], *(config for config in PLAIN if config.tile[1] >= 64))):
-        for leaving, coming in ((2, None), (2, 4), (2, 8), (1, 4), (4, 4)):
-            yield config.changed(output_buffers=leaving, residual_buffers=coming)
+    alone = [c.changed(output_buffers=2) for c in entries if c.cluster_size == 1 and c.split_k == 1]
+    leaders = list(dict.fromkeys(alone))[:LEADERS]
+    for config in dict.fromkeys((*leaders, *(config for config in PLAIN if config.tile[1] >= 64))):
+        for buffers in (1, 2, 3, 4, 6):
+            yield config.changed(output_buffers=buffers)
 
 
 CONFIGS: dict[str, Callable[[ConvWorkload], Iterable[MatmulConfig]]] = {"spread": spread, "residuals": residuals}
@@ -142,7 +143,6 @@ def sweep(
             place = 1 + sum(clock < modelled for clock in clocks)
             row = replace(row, fields=fields_of(name), picked=name == picked)
             row = replace(row, model_microseconds=modelled / CLOCK * 1e6, model_place=place)
-            row = replace(row, config=f"{name}, {name.output_buffers}/{name.residual_buffers} buffers")
         rows.append(row)
     return sorted(rows, key=lambda row: row.microseconds)
 

@@ -44,7 +44,7 @@ def test_residuals_differ_in_buffers() -> None:
     """Each tile has them of several numbers, all legal somewhere."""
     layer = replace(LAYER, bias=True, activation="relu", residual=True)
     found = [config for config in conv2d_sweep.residuals(layer) if config.legal(SM_90A, layer.spec)]
-    assert {(c.output_buffers, c.residual_buffers) for c in found} == {(2, None), (2, 4), (2, 8), (1, 4), (4, 4)}
+    assert {config.output_buffers for config in found} == {1, 2, 3, 4, 6}
     assert len({(c.tile, c.schedule, c.swap_ab) for c in found}) > 10
 
 
@@ -53,7 +53,7 @@ def test_choices_are_judged() -> None:
     path = Path(conv2d_sweep.__file__).parent / "results" / "h200-2026-11-23-conv2d-sweeps.json.gz"
     verdicts = [conv2d_sweep.judged(case) for case in json.loads(gzip.decompress(path.read_bytes()))]
     losses = [loss for loss, _, _ in verdicts]
-    assert len(losses) == 28
+    assert len(losses) == 40
     assert min(losses) >= 1
     assert max(losses) < 1.35
     assert math.exp(sum(map(math.log, losses)) / len(losses)) < 1.08

@@ -84,6 +84,7 @@ def _source(m: Bench) -> dict[str, Any]:
         **roles,
         "batched": False,
         "transposed": False,
+        "in_place": False,
     }
 
 

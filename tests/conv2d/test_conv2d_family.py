@@ -35,10 +35,10 @@ LIMITS = {
     "conv2d: the loader of chips without such an engine": 108,
     "conv2d: its spec, reading a call, chips": 150,
     "conv2d: gradients": 250,
-    "conv2d: gradients without copies": 425,
-    "conv2d: images' gradients with a stride": 255,
+    "conv2d: gradients without copies": 430,
+    "conv2d: images' gradients with a stride": 256,
     "blockwise: payload and factors, spec, entry": 200,
-    "blockwise: accumulators with factors, reads ahead": 166,
+    "blockwise: accumulators with factors, reads ahead": 176,
     "blockwise: values in the stages": 80,
     "blockwise: reading a call": 136,
     "blockwise: binding": 25,
@@ -246,12 +246,12 @@ def test_a_batched_matmul_has_a_bias_a_matrix() -> None:
     [
         ("32x28x28x128 512x1x1", 4),
         ("32x56x56x64 256x1x1", 4),
-        ("32x7x7x512 2048x1x1", 4),
-        ("2x32x32x640 640x3x3 p1", 2),
+        ("32x7x7x512 2048x1x1", 3),
+        ("2x16x16x1280 1280x3x3 p1", 2),
     ],
 )
 def test_a_residual_beside_few_k_blocks_is_loaded_further_ahead(layer: str, buffers: int) -> None:
-    """A ring of its own size, where the ring of operands has stages to spare; without a residual there is none."""
+    """Into more buffers, where the ring of operands has stages to spare; without a residual stores have two."""
     case = ConvWorkload.parse(layer)
     for residual in (True, False):
         fused = replace(case, bias=True, activation="relu", residual=residual)
@@ -259,22 +259,20 @@ def test_a_residual_beside_few_k_blocks_is_loaded_further_ahead(layer: str, buff
         shape = {"m": problem.m, "n": problem.n, "k": problem.k, "read": problem.read}
         config = pick(fused.spec, SM_90A, **shape)
         assert isinstance(config, MatmulConfig)
-        assert config.output(fused.spec).residual_stages == (buffers if residual else config.output_buffers)
+        assert config.output_buffers == (buffers if residual else 2)
 
 
 def test_the_model_waits_for_a_residual() -> None:
-    """More of it on its way takes no longer, until stages are missing; without one the ring's size does not matter."""
+    """More of it on its way takes no longer, until stages are missing."""
     layer = replace(ConvWorkload.parse("32x14x14x256 1024x1x1"), bias=True, residual=True)
     shape = {"m": 6272, "n": 1024, "k": 256, "batches": 1, "sms": 132}
     base = MatmulConfig(tile=(128, 128), cluster=(1, 1), schedule="pingpong", swap_ab=True)
     two, four, eight = (
-        estimate(base.changed(residual_buffers=count), layer.spec, SM_90A, **shape).total for count in (None, 4, 8)
+        estimate(base.changed(output_buffers=count), layer.spec, SM_90A, **shape).total for count in (2, 4, 8)
     )
-    assert four < two < eight
-    upright = estimate(base.changed(residual_buffers=4, swap_ab=False), layer.spec, SM_90A, **shape).total
+    assert four < min(two, eight)
+    upright = estimate(base.changed(output_buffers=4, swap_ab=False), layer.spec, SM_90A, **shape).total
     assert four < upright
-    plain = replace(layer, residual=False).spec
-    assert len({estimate(base.changed(residual_buffers=n), plain, SM_90A, **shape).total for n in (None, 4)}) == 1
 
 
 @pytest.mark.parametrize("layer", ["16x128x128x8 32x1x1", "32x56x56x24 144x1x1", "32x112x112x32 16x1x1"])

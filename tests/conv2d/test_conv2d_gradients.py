@@ -60,6 +60,12 @@ class Gradients:
         )
         return self.x[0], down, along, self.w[0]
 
+    @property
+    def axes(self) -> list[Axis]:
+        """How filters go over the images."""
+        ways = (self.ways[name] for name in ("stride", "padding", "dilation"))
+        return [Axis("", *each) for each in zip(self.x[1:3], self.w[1:3], *ways, strict=True)]
+
     def check(self, target: str) -> None:
         """Compute both gradients and compare."""
         rng = np.random.default_rng(self.seed)

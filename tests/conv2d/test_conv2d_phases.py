@@ -40,19 +40,13 @@ def drawn(seed: int, largest: int) -> Gradients:
             return case
 
 
-def axes_of(case: Gradients) -> list[Axis]:
-    """How filters go over the images of a case."""
-    ways = (case.ways[name] for name in ("stride", "padding", "dilation"))
-    return [Axis("", *each) for each in zip(case.x[1:3], case.w[1:3], *ways, strict=True)]
-
-
 def computed(number: int, **emulator: Any) -> tuple[Any, Any]:
     """What a kernel writes with a config drawn at random, and what is right."""
     case, chip = drawn(number, 12), (SM_90A, SM_100A)[number % 2]
     draws = np.random.default_rng(number)
     images, w, dy = (draws.integers(-2, 3, shape).astype(np.float16) for shape in (case.x, case.w, case.result))
     out = np.full(case.x, np.nan, np.float32)
-    call = PhasedArguments.phased(view_of(dy), view_of(w), axes_of(case), view_of(out), target=chip, result=out)
+    call = PhasedArguments.phased(view_of(dy), view_of(w), case.axes, view_of(out), target=chip, result=out)
     assert call is not None
     legal = [config for config in candidates(call.spec, chip) if config.tile[0] * config.tile[1] <= 128 * 128]
     build(call.spec, Random(number).choice(legal), chip).plan(call, **emulator)(None)

@@ -11,7 +11,7 @@ from tilekit.targets import SM_80, SM_90A, SM_100A
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
-@pytest.mark.parametrize(("parts", "elements"), [(1, 5), (4, 300), (7, 129), (9, 128)])
+@pytest.mark.parametrize(("parts", "elements"), [(1, 5), (4, 300), (7, 129), (8, 40), (9, 128), (67, 133)])
 def test_parts_are_added(parts: int, elements: int, dtype: type) -> None:
     """In f32, whatever their number, and rounded once; nothing behind the last element is written."""
     rng = np.random.default_rng(parts)

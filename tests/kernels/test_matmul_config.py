@@ -88,7 +88,6 @@ RULES = [
     ({"tile": (256, 160)}, {"functions": ElementwiseSpec(bias=F32)}, "beside the epilogue", "tile", (256, 136)),
     ({"output_buffers": 0}, {}, "output_buffers=0: 1 to 8", "output_buffers", 1),
     ({"output_buffers": 99}, {}, "output_buffers=99", "output_buffers", None),
-    ({"residual_buffers": 0}, {}, "residual_buffers=0: None, or 1 to 8", "residual_buffers", None),
     ({"in_flight": 2}, {}, "in_flight=2: 0 or 1", "in_flight", 1),
     ({"split_k": 2}, {"groups": "counts"}, "of groups of rows, each sum has one CTA", "split_k", 1),
     ({"stream_k": -1}, {}, "stream_k=-1: 0 to 64 ranges of a tile", "stream_k", 0),

@@ -83,10 +83,18 @@ SHORT = (launched(consumers(16, 48, stages=3), 16, 200, 520),)
 OUTPUTS = (
     launched(consumers(64, 64, stages=2), 70, 72, 96, residual=BF16, scale="pointer"),
     launched(consumers(128, 48, (2, 1), output_buffers=1), 130, 104, 200, residual=BF16, bias=BF16, activation="gelu"),
-    launched(consumers(64, 96, residual_buffers=3), 130, 104, 200, residual=BF16, bias=BF16),
+    launched(consumers(64, 96, output_buffers=3), 130, 104, 200, residual=BF16, bias=BF16),
     launched(
-        consumers(64, 64, schedule="pingpong", consumers=2, swap_ab=True, residual_buffers=4),
+        consumers(64, 64, schedule="pingpong", consumers=2, swap_ab=True, output_buffers=4),
         130,
+        200,
+        64,
+        residual=BF16,
+    ),
+    launched(consumers(64, 96), 130, 200, 72, residual=BF16, bias=BF16),
+    launched(
+        consumers(128, 64, schedule="pingpong", consumers=2, swap_ab=True, output_buffers=3),
+        330,
         200,
         64,
         residual=BF16,

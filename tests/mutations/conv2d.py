@@ -1,4 +1,4 @@
-"""Convolutions whose loaders are broken on purpose: four launches, and what is changed in them.
+"""Convolutions whose loaders are broken on purpose: five launches, and what is changed in them.
 
 What a load role shares with other kernels' is broken elsewhere. Here it is what only these loaders have: their copies
 and stores, the arithmetic that finds pixels and places, the im2col map, and the numbers that the host passes.
@@ -17,12 +17,17 @@ import numpy as np
 
 import tilekit
 from tests.conv2d.convolutions import Convolution
+from tests.conv2d.test_conv2d_gradients import Gradients
 from tilekit import AmpereConfig, MatmulConfig
+from tilekit.arrays import view_of
 from tilekit.dtypes import as_dtype
 from tilekit.emulator import Device, LaunchReport, TensorMap
 from tilekit.kernels.conv2d.arguments import ConvArguments
+from tilekit.kernels.conv2d.phased import PhasedArguments
 from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.runtime.parameters import U32, pack
+from tilekit.targets import target
 from tilekit.tiles.call import Scratch
 
 from .launches import STEP_BUDGET, Arguments
@@ -31,11 +36,16 @@ from .statements import Program, Statement
 
 OWN = re.compile(
     r"load (Pixels|Places|corner|GatheredRows|BoundGather)\b|mma (Pixel|Digits|Places|corner|GatheredRows|BoundPixel)"
+    r"|(load|mma) (Phase|Along)"
 )
 """Components that only convolutions have."""
 
-FIRST = 3
-"""How many instructions of a kind are changed at a site: the others are the same code, unrolled."""
+COUNTS = re.compile(r"[ab]_|(out_)?phase_")
+"""Numbers that the host passes to them."""
+
+FIRST, OF_PHASES = 3, 6
+"""How many instructions of a kind are changed at a site: the others are the same code, unrolled. Three components ask
+for a phase, down and along."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,18 @@ class ConvCase:
     name: str
     case: Convolution
 
+    @property
+    def first(self) -> int:
+        """Instructions of a kind that are changed at a site."""
+        return FIRST
+
+    @property
+    def shape(self) -> str:
+        """Its operands, in words."""
+        return f"{'x'.join(map(str, self.case.x))} by {'x'.join(map(str, self.case.w))}"
+
     @cached_property
-    def _arguments(self) -> ConvArguments:
+    def _arguments(self) -> MatmulArguments:
         arrays, case = self.arrays, self.case
         return ConvArguments.parse(arrays["x"], arrays["w"], target=case.chip, **case.keywords)
 
@@ -115,6 +135,52 @@ class ConvCase:
             return report, bool(np.array_equal(buffers[2].read(), expected))
 
 
+@dataclass(frozen=True)
+class PhasedCase(ConvCase):
+    """The gradient of images with a stride, in one launch: a convolution over the result's gradient, ``x``.
+
+    Attributes
+    ----------
+    gradients
+        The convolution that it is of.
+    """
+
+    gradients: Gradients
+
+    @property
+    def first(self) -> int:
+        """Instructions of a kind that are changed at a site."""
+        return OF_PHASES
+
+    @property
+    def shape(self) -> str:
+        """Its operands, in words."""
+        return f"gradient of {'x'.join(map(str, self.gradients.x))}, of {'x'.join(map(str, self.gradients.w))}"
+
+    @cached_property
+    def arrays(self) -> dict[str, Any]:
+        """The result's gradient, whose pixels have NaN between them, and filters."""
+        draws, dtype = np.random.default_rng(self.gradients.seed), self.gradients.dtype
+        apart = np.full((*self.gradients.result[:3], self.gradients.result[3] + self.case.gap), np.nan, dtype)
+        dy = apart[..., : self.gradients.result[3]]
+        dy[...] = draws.integers(-2, 3, dy.shape)
+        return {"x": dy, "w": draws.integers(-2, 3, self.gradients.w).astype(dtype)}
+
+    @cached_property
+    def expected(self) -> Any:
+        """The exact gradient."""
+        dy, w = (self.arrays[name].astype(np.float64) for name in "xw")
+        return self.gradients.expected(np.zeros(self.gradients.x), w, dy)[0].astype(np.float32)
+
+    @cached_property
+    def _arguments(self) -> MatmulArguments:
+        dy, w = (view_of(self.arrays[name]) for name in "xw")
+        out, chip = np.zeros(self.gradients.x, np.float32), target(self.case.chip)
+        found = PhasedArguments.phased(dy, w, self.gradients.axes, view_of(out), target=chip, result=out)
+        assert found is not None
+        return found
+
+
 @cache
 def conv_cases() -> dict[str, ConvCase]:
     """The launches by name."""
@@ -143,12 +209,18 @@ def conv_cases() -> dict[str, ConvCase]:
                         gap=8, config=AmpereConfig(tile=(32, 64), grid=(2, 4), stages=3),
                         **ways | {"chip": "sm_80"}),
         ),
+        PhasedCase(
+            "phases",
+            Convolution(x=(3, 11, 13, 40), w=(128, 5, 4, 40), gap=8, config=plain, **ways),
+            Gradients(3, (3, 11, 13, 40), (128, 5, 4, 40),
+                      {"stride": (3, 2), "padding": (4, 3), "dilation": (2, 3), "groups": 1}, np.float16),
+        ),
     )  # fmt: skip
     return {case.name: case for case in every}
 
 
 ENGINE, FILTERS, THREADS = "im2col, cluster 1x2", "im2col of filters too, split K", "threads"
-MULTIPLY = "threads that multiply"
+MULTIPLY, PHASES = "threads that multiply", "phases"
 IM2COL, EVERY = (ENGINE, FILTERS), (ENGINE, FILTERS, THREADS)
 UNNOTICED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
@@ -165,14 +237,14 @@ UNNOTICED: tuple[tuple[tuple[str, ...], str, str], ...] = (
         "K ends with a stage here, so none ends behind the filter's last place",
     ),
     (IM2COL, r"host: a_map: upper corner one down", "a stride of 2 or 3 passes over the line"),
-    ((ENGINE,), r"host: a_map: 8 channels more", "slices end with the channels"),
+    ((ENGINE, PHASES), r"host: a_map: 8 channels more", "slices end with the channels"),
     ((ENGINE, THREADS), r"host: [ab]_taps_x: one more", "only the beginning of a share of K is divided by it"),
     (
         (FILTERS,),
         r"load Places\.advance: setp\.ge\.u32( #3)?: .*|host: [ab]_channels: one more",
         "72 or 73 channels, of which a slice ends neither with the last",
     ),
-    ((FILTERS,), r"host: [ab]_group_pitch: one more", "there is one group"),
+    ((FILTERS, PHASES), r"host: [ab]_group_pitch: one more", "there is one group"),
     (
         (FILTERS,),
         r"load (corner: (div|sub)|Pixels\.__init__: sub)\.u32 #3: .*|host: b_(out|step)_[xy]: one more"
@@ -232,6 +304,38 @@ UNNOTICED: tuple[tuple[tuple[str, ...], str, str], ...] = (
         r"mma PixelRows\.load: setp\.lt\.u32 #2: one more",
         "lines of a class are 8 apart, as many as an image has output pixels here, and these reach no line behind it",
     ),
+    (
+        (PHASES,),
+        r"load PhasedPixels\._boxes: (setp\.ge.*|selp.*second)",
+        "K ends with a stage here, so none ends behind the filter's last place",
+    ),
+    ((PHASES,), r"load corner: mul\.lo\.u32 #[24]: .*", "the engine goes over all pixels: its steps are 1"),
+    (
+        (PHASES,),
+        r"(load|mma) Along\.taps: sub\.u32 #4: .*",
+        "of four places along, either phase of two has two",
+    ),
+    (
+        (PHASES,),
+        r"(load|mma) Along\.first: mul\.lo\.u32 #3: .*|mma Phase\.__init__: sub\.u32 #2: .*",
+        "what is left out is even, and a stride of 2 takes the remainder by 2",
+    ),
+    (
+        (PHASES,),
+        r"load Phase\.__init__: sub\.u32 #3: .*",
+        "places are counted from the last one with a remainder, which is the same for any number that has it",
+    ),
+    ((PHASES,), r"host: (a_(end_[xy]|taps_x)|b_places): one more", "each phase has places of its own"),
+    (
+        (PHASES,),
+        r"host: a_phase_(apart|origin)_[xy]: one more",
+        "what is divided was a multiple of the stride, and is more by less than one",
+    ),
+    (
+        (PHASES,),
+        r"host: phase_(taps_[xy]|channels): one more",
+        "a longer K ends behind a phase's last place, where pixels are zeros",
+    ),
 )
 """Launch, names of mutations, and why nothing notices them."""
 
@@ -252,7 +356,7 @@ def conv_mutations(case: ConvCase) -> Iterator[tuple[Mutation, Callable[[Argumen
             continue
         for change, edits in _arithmetic(statement):
             key = (statement.site, statement.opcode, change)
-            if seen[key] < FIRST:
+            if seen[key] < case.first:
                 yield Mutation("arithmetic", statement.opcode, statement.site, change, edits, seen[key]), None
             seen[key] += 1
     yield from _host(case)
@@ -279,7 +383,7 @@ def _arithmetic(s: Statement) -> Changes:
 
 def _host(case: ConvCase) -> Iterator[tuple[Mutation, Callable[[Arguments], Arguments]]]:
     for name, value in case.parameters.items():
-        if isinstance(value, U32) and re.match(r"[ab]_", name):
+        if isinstance(value, U32) and COUNTS.match(name):
             yield Mutation("count", name, "host", "one more"), _with(name, U32(value.value + 1))
         elif isinstance(value, TensorMap) and value.pixels is not None:
             for change, broken in _maps(value):

@@ -21,8 +21,7 @@ def judged(launch: str) -> list[Row]:
 
 def convolution(launch: str) -> str:
     """Images and filters."""
-    case = conv_cases()[launch].case
-    return f"{'x'.join(map(str, case.x))} by {'x'.join(map(str, case.w))}"
+    return conv_cases()[launch].shape
 
 
 SWEEP = RecordedSweep(

@@ -50,7 +50,7 @@ def dump(
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`; `tilekit dump matmul --target gfx950`;
-    `tilekit dump conv2d --c 128 --stride 2`; `tilekit dump block_scaled --dtype nvfp4 --target sm_100a`.
+    `tilekit dump conv2d --c 128 --stride 2`; `tilekit dump block_scaled --dtype nvfp4`.
     """
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
@@ -71,8 +71,8 @@ def dump(
             parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,))}
             _show(own, {"target": own.target.name}, parts, out, as_json)
             return
-        family, workload, config = kernels.asked(kernel, call, 1 if batched else None)
-        built = kernels.kernel_of(workload, call.target, config)
+        family, workload, target, config = kernels.asked(kernel, call, 1 if batched else None)
+        built = kernels.kernel_of(workload, target, config)
 
         def show(part: str) -> Any:
             if part == "ranking":
@@ -84,7 +84,7 @@ def dump(
 
         with waiting("assembling", as_json):
             parts = {part: show(part) for part in (_ALL if what == "all" else (what,))}
-        _show(built, {"config": str(config), "target": call.target}, parts, out, as_json)
+        _show(built, {"config": str(config), "target": target}, parts, out, as_json)
 
 
 def _show(built: Any, facts: dict[str, str], parts: dict[str, Any], out: Path | None, as_json: bool) -> None:

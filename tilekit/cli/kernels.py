@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tilekit.cli.families import product_family
 from tilekit.cli.numbers import pair
+from tilekit.cli.options import DEFAULT_TARGET
 from tilekit.cli.workloads import described
 
 if TYPE_CHECKING:
@@ -20,16 +21,25 @@ if TYPE_CHECKING:
 
 def asked(
     kernel: str, call: CallOptions, batch: int | None = None
-) -> tuple[Family, MatmulWorkload | ConvWorkload | AttentionWorkload, KernelConfig | None]:
-    """Return what options ask for: a family, a workload that it takes, and a config if they say anything of one."""
+) -> tuple[Family, MatmulWorkload | ConvWorkload | AttentionWorkload, str, KernelConfig | None]:
+    """Return what options ask for: a family, a workload that it takes, a target, and a config if they say any of it."""
     family = product_family(kernel)
-    workload = described(family, call, batch)
-    config = config_of(workload, call)
-    require_taken(family, workload, call.target, config)
-    return family, workload, config
+    workload, target = described(family, call, batch), target_of(family, call)
+    config = config_of(workload, call, target)
+    require_taken(family, workload, target, config)
+    return family, workload, target, config
 
 
-def config_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call: CallOptions) -> KernelConfig | None:
+def target_of(family: Family, call: CallOptions) -> str:
+    """What a family's kernel is built for: what the call says, else the usual target, or the family's first."""
+    if call.target is not None:
+        return call.target
+    return DEFAULT_TARGET if DEFAULT_TARGET in family.targets else family.targets[0]
+
+
+def config_of(
+    workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call: CallOptions, target: str
+) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
     from tilekit.bench.attention import AttentionWorkload
     from tilekit.kernels.matmul.picker import closest
@@ -38,7 +48,7 @@ def config_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call:
     if isinstance(workload, AttentionWorkload):
         return None  # no option says anything of its config
 
-    chip, spec = chip_named(call.target), workload.spec
+    chip, spec = chip_named(target), workload.spec
     given = {
         "tile": None if call.tile is None else pair(call.tile, "--tile"),
         "cluster": None if call.cluster is None else pair(call.cluster, "--cluster"),

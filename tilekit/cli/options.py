@@ -62,7 +62,10 @@ Contiguous = Annotated[
 DEFAULT_TARGET = "sm_90a"
 """That of `tilekit.targets.DEFAULT`, said again because `--help` imports no targets."""
 
-TargetName = Annotated[str, typer.Option(help="Architecture to build for.")]
+TargetName = Annotated[
+    str | None,
+    typer.Option(help=f"Architecture to build for. Default: {DEFAULT_TARGET}, or the first that KERNEL is built for."),
+]
 Tile = Annotated[
     str | None, typer.Option(metavar="MxN", help="Output tile of a CTA, for example 128x256. Default: chosen by shape.")
 ]
@@ -220,7 +223,7 @@ def lettered(text: str | None) -> dict[str, int]:
     return {letter: int(extent) for letter, _, extent in (part.partition("=") for part in text.split(","))}
 
 
-_DEFAULTS: dict[str, Any] = {"a_major": "k", "b_major": "k", "accumulation": "fast", "target": DEFAULT_TARGET}
+_DEFAULTS: dict[str, Any] = {"a_major": "k", "b_major": "k", "accumulation": "fast"}
 """Of options that are always there; flags are not set, and of others None says that nothing was given."""
 
 

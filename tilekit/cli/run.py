@@ -42,7 +42,7 @@ def run(
     `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`;
     `tilekit run attention --queries 300 --causal`;
     `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`;
-    `tilekit run block_scaled --dtype nvfp4 --target sm_100a`; `tilekit run mine.py:kernel --m 200`, a composed kernel
+    `tilekit run block_scaled --dtype nvfp4`; `tilekit run mine.py:kernel --m 200`, a composed kernel
     of yours, on the emulator under three interleavings.
     """
     if own_kernel.names_file(kernel):
@@ -50,8 +50,8 @@ def run(
     with common.presented(as_json):
         from tilekit.runtime.emulated import watched
 
-        _, workload, config = kernels.asked(kernel, call, batch)
-        place = choose_place(device, call.target)
+        _, workload, target, config = kernels.asked(kernel, call, batch)
+        place = choose_place(device, target)
         kernels.require_means(workload, emulated=place.emulated)
         with waiting("making operands", as_json):
             operands: Any = workload.operands(seed)

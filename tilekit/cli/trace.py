@@ -56,17 +56,17 @@ def trace(
         from tilekit.kernels.gemv.config import GemvConfig
         from tilekit.runtime.emulated import watched
 
-        _, workload, wished = kernels.asked(kernel, call)
-        chosen = kernels.kernel_of(workload, call.target, wished).config
+        _, workload, target, wished = kernels.asked(kernel, call)
+        chosen = kernels.kernel_of(workload, target, wished).config
         if isinstance(chosen, GemvConfig):
             raise ArgumentError.of(
                 "--m", call.m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9
             )
         config = replace(chosen, profile_tiles=tiles)
-        place = choose_place(device, call.target)
+        place = choose_place(device, target)
         kernels.require_means(workload, emulated=place.emulated)
         with progress_bar("clusters", as_json) as progress, watched(progress):
-            found = _run(workload, config, call.target, place, seed)
+            found = _run(workload, config, target, place, seed)
         _write(found, out)
     _show(found, {"config": str(config)}, place, out, as_json)
     return None

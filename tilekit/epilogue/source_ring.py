@@ -43,6 +43,10 @@ class SourceRing:
         Whether tiles have a batch index; ``<name>_batch_step`` (0 or 1) then becomes a parameter.
     transposed
         Whether the accumulators hold the transpose of the output.
+    in_place
+        Whether what becomes of a subtile is written over it and stored from there: the epilogue then has no buffers of
+        its own, and gives a subtile back when its store has read it, which it asks a piece later where there are
+        several stages.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class SourceRing:
         reads: Role,
         batched: bool = False,
         transposed: bool = False,
+        in_place: bool = False,
     ) -> None:
         require_warpgroups("SourceRing", "reads", reads, layout.waves)
         require_symbol("SourceRing", "name", name)
@@ -65,6 +70,7 @@ class SourceRing:
         w.uses(self, "dtype", matrix, dtype=dtype, along="matrix")
         self.plan = plan = SubtilePlan(layout, dtype, transposed)
         self.stages = stages
+        self.in_place = in_place
         self.warpgroups = len(reads.warps) // layout.waves
         self.turns = reads.turns
         self.batch_step = None
@@ -73,7 +79,9 @@ class SourceRing:
         subtiles, full, empty = self.declared(plan, name=name, warpgroups=self.warpgroups, stages=stages)
         self.subtiles = w.shared.place(subtiles)
         self.full = w.shared.place(full, arrive=(loads.name,), wait=(reads.name,), arrivals=loads.arrivals)
-        self.empty = w.shared.place(empty, arrive=(reads.name,), wait=(loads.name,), arrivals=layout.waves)
+        self.empty = w.shared.place(
+            empty, arrive=(reads.name,), wait=(loads.name,), arrivals=1 if in_place else layout.waves
+        )
         self.loaders: dict[int, TmaBoxLoader] = {}
         for width in plan.widths:
             columns, rows = plan.extents(width)
@@ -160,8 +168,9 @@ class SourceConsumer:
         self._first = group.index * ring.stages
         self._position = RingPosition(w, ring.stages)
         self._signals = w.lane() == 0
-        subtiles = w.shared_base + ring.subtiles.offset
-        self.access: SubtileAccess = ring.plan.access(thread=group.thread, subtiles=subtiles)
+        self.first = w.shared_base + ring.subtiles.offset
+        self.access: SubtileAccess = ring.plan.access(thread=group.thread, subtiles=self.first)
+        self._lent = w.variable(U32, 0, "lent") if ring.in_place else None
 
     def acquire(self, w: Writer) -> Value:
         """Wait for the next subtile; return its offset from the first, in bytes."""
@@ -175,3 +184,31 @@ class SourceConsumer:
         place = self._first + self._position.stage
         w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)
         self._position.advance()
+
+    def begin_tile(self, w: Writer) -> None:
+        """Give the last subtile of the tile before back, if there was one; by the thread that stores, in place."""
+        if self._lent is not None and self._ring.stages > 1:
+            with w.when(self._lent == 1):
+                w.ptx.tma.wait_stores_read(pending=0)
+                self._give_back(w, self._position.before())
+
+    def stored(self, w: Writer, index: int) -> None:
+        """Give back what the store before this one has read by now, or will; by the thread that stores, in place.
+
+        It is the tile's store `index`. Of a ring of one stage, wait for this store itself.
+        """
+        if self._ring.stages == 1:
+            w.ptx.tma.wait_stores_read(pending=0)
+            self._give_back(w, self._position.stage)
+        elif index > 0:
+            w.ptx.tma.wait_stores_read(pending=1)
+            self._give_back(w, self._position.before())
+
+    def advance(self) -> None:
+        """Go on: this subtile is being stored; in place."""
+        self._position.advance()
+        if self._lent is not None:
+            self._lent.assign(1)
+
+    def _give_back(self, w: Writer, stage: Value) -> None:
+        w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, self._first + stage), active=self._signals)

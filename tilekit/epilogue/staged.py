@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Annotated, Any
 
-from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, require_word
+from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, illegal, require_word
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
@@ -47,9 +47,10 @@ class StagedEpilogue:
     role
         The role that runs the epilogue (its warpgroups).
     buffers
-        Pieces in flight per warpgroup.
+        Pieces in flight per warpgroup; of a source that is in place, its stages.
     source
-        Where the functions combine elements with those of a second matrix: the ring that brings it.
+        Where the functions combine elements with those of a second matrix: the ring that brings it. Pieces are written
+        over its subtiles, and leave from there, where it is in place.
     rows
         Where tiles may end above rows of another group: stores the subtiles that do.
     transposed
@@ -87,6 +88,11 @@ class StagedEpilogue:
         w.uses(self, "out", "d", dtype=out)
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
+        in_place = source is not None and source.in_place
+        if source is not None and in_place and (source.plan != plan or source.stages != buffers or rows is not None):
+            legal = f"subtiles of {out} in {buffers} stages, and no rows, where results are written over them"
+            given = f"subtiles of {source.plan.dtype} in {source.stages} stages"
+            raise illegal("StagedEpilogue", "source", given, legal)
         self._rows = rows
         self._role = role
         self._functions = functions
@@ -95,8 +101,10 @@ class StagedEpilogue:
         self._columns_at_once = columns_at_once
         groups = len(role.warps) // layout.waves
         w.barriers.claim(first_barrier, groups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
-        (subtiles,) = self.declared(plan, warpgroups=groups, buffers=buffers)
-        self._subtiles = w.shared.place(subtiles)
+        self._subtiles = None
+        if not in_place:
+            (subtiles,) = self.declared(plan, warpgroups=groups, buffers=buffers)
+            self._subtiles = w.shared.place(subtiles)
         # A last piece that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
         # all the same.
         self.storers: dict[int, TmaStorer] = {}
@@ -141,8 +149,9 @@ class BoundStagedEpilogue:
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
         self._stores = thread == 0
-        subtiles = w.shared_base + group.index * epilogue._subtiles.stride + epilogue._subtiles.offset
-        self._subtile = subtiles
+        own = epilogue._subtiles
+        if own is not None:
+            self._subtile = w.shared_base + group.index * own.stride + own.offset
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
         uses_rows = epilogue._functions.uses_rows
         if plan.transposed or uses_rows:
@@ -152,13 +161,17 @@ class BoundStagedEpilogue:
             if len(layout.parts) > 1:
                 self._lane_column = self._lane_column + layout.corner(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
-        self._access = plan.access(thread=thread, subtiles=subtiles)
+        if own is not None:
+            self._access = plan.access(thread=thread, subtiles=self._subtile)
         self._source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
+        self._in_place = self._source if own is None else None
+        if self._in_place is not None:
+            self._subtile, self._access = self._in_place.first, self._in_place.access
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan
-        layout, totals = plan.layout, reducing(e._functions)
+        layout, totals, in_place = plan.layout, reducing(e._functions), self._in_place
         require_layout("StagedEpilogue", layout, accumulators)
         first_row = tile.row + self._part * layout.tile_rows
         index, first_pair = 0, None
@@ -169,18 +182,21 @@ class BoundStagedEpilogue:
             pairs = self._pairs(w, row, tile.batch)
             first_pair = first_pair or pairs[0]
             for left, columns in plan.cuts:
-                start = index % e._buffers * plan.buffer_bytes
                 step = e._columns_at_once or columns
                 fragments = accumulators.read(w, block, left, min(step, columns))
                 if index == 0:
                     with w.when(self._stores):
                         self._claim(w, 0)
+                start: Operand = index % e._buffers * plan.buffer_bytes
                 index += 1
                 if index == self._pieces_per_tile and step >= columns:
                     accumulators.done(w)
-                w.barrier(id=self._barrier, threads=layout.threads)
+                if in_place is None:  # else a subtile that is full was free before
+                    w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
                 old = self._source.acquire(w) if self._source is not None else None
+                if in_place is not None and old is not None:
+                    start = old
                 for first in range(0, columns, step):
                     if first > 0:
                         fragments = accumulators.read(w, block, left + first, min(step, columns - first))
@@ -190,7 +206,7 @@ class BoundStagedEpilogue:
                         within = fragment * self._access.fragment_bytes
                         beside = old + within if old is not None else None
                         self._write(w, registers, fragment, column, first, tile.batch, pair, start + within, beside)
-                if self._source is not None:
+                if self._source is not None and in_place is None:
                     self._source.release(w)
                 w.ptx.tma.fence_shared()
                 w.barrier(id=self._barrier, threads=layout.threads)
@@ -202,8 +218,12 @@ class BoundStagedEpilogue:
                         with w.when(whole[box.offset]) if whole is not None else nullcontext():
                             self._storers[columns].store(w, subtile, batch=tile.batch, **place)
                     w.ptx.tma.commit_stores()
-                    if index < self._pieces_per_tile:
+                    if in_place is not None:
+                        in_place.stored(w, index - 1)
+                    elif index < self._pieces_per_tile:
                         self._claim(w, index)
+                if in_place is not None:
+                    in_place.advance()
             if not plan.transposed:
                 for pair in pairs:
                     e._functions.finish_rows(w, pair, tile)
@@ -211,7 +231,7 @@ class BoundStagedEpilogue:
             totals.finish_tile(w, first_pair, tile)
 
     def _store_rows(
-        self, w: Writer, tile: Tile, row: Value, column: Value, start: int, columns: int
+        self, w: Writer, tile: Tile, row: Value, column: Value, start: Operand, columns: int
     ) -> dict[int, Value] | None:
         """Store the parts of a subtile below which rows are not the tile's; say of each part whether all rows are."""
         e = self._e
@@ -251,6 +271,9 @@ class BoundStagedEpilogue:
 
     def _claim(self, w: Writer, index: int) -> None:
         """Wait in the storing thread until the store that last used the buffer of piece `index` has read it."""
+        if self._in_place is not None:
+            self._in_place.begin_tile(w)
+            return
         w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
 
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
@@ -272,7 +295,7 @@ class BoundStagedEpilogue:
         left: int,
         batch: Operand,
         pair: Any,
-        offset: int,
+        offset: Operand,
         source: Value | None,
     ) -> None:
         """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`.

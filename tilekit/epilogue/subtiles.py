@@ -167,7 +167,7 @@ class SubtileAccess(Protocol):
     fragment_bytes: int
     """What a fragment adds to the offset of the one before it."""
 
-    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: Operand, values: list[Value]) -> None:
         """Round the f32 `values` of unit `unit` of the fragment at `offset` bytes and store them."""
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
@@ -197,7 +197,7 @@ class _Halves:
         chunk = ((thread >> 4) & 1) ^ (thread & 7)
         self._units = _swizzled(subtiles + row * SUBTILE_ROW_BYTES + (chunk << 4))
 
-    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: Operand, values: list[Value]) -> None:
         packed = RegisterTile(_packed(w, values, bf16=self._bf16))
         store = w.ptx.stmatrix.store_x4 if len(packed) == 4 else w.ptx.stmatrix.store_x2
         store(address=self._units[unit] + offset, values=packed)
@@ -219,7 +219,7 @@ class _Words:
         chunk = ((thread & 3) >> 1) ^ (row & 7)
         self._units = _swizzled(subtiles + row * SUBTILE_ROW_BYTES + (thread & 1) * 8 + (chunk << 4))
 
-    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: Operand, values: list[Value]) -> None:
         address = self._units[unit] + offset
         w.isa.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
         w.isa.memory.store_shared_f32x2(address=address + 8 * SUBTILE_ROW_BYTES, low=values[2], high=values[3])
@@ -242,7 +242,7 @@ class _Bytes:
         first = subtiles + row * SUBTILE_ROW_BYTES + (thread & 3) * 2 + ((row & 7) << 4)
         self._chunks = [first, *(first ^ chunk for chunk in range(16, SUBTILE_ROW_BYTES, 16))]
 
-    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: Operand, values: list[Value]) -> None:
         pack = w.isa.convert.pack_e4m3 if self._e4m3 else w.isa.convert.pack_e5m2
         chunk, half = divmod(unit, 2)
         address = self._chunks[chunk] + (8 * half + offset)
@@ -270,7 +270,7 @@ class _TransposedHalves:
         first = subtiles + subtile * plan.subtile_bytes + row * SUBTILE_ROW_BYTES + (chunk << 4)
         self._fragments = [first, *(first ^ (fragment << 5) for fragment in range(1, plan.layout.fragments))]
 
-    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: Operand, values: list[Value]) -> None:
         packed = RegisterTile(_packed(w, values, bf16=self._bf16))
         store = w.ptx.stmatrix.store_x4_trans if len(packed) == 4 else w.ptx.stmatrix.store_x2_trans
         store(address=self._place(unit, fragment, offset), values=packed)
@@ -302,7 +302,7 @@ class _TransposedWords:
             for fragment in range(plan.layout.fragments)
         ]
 
-    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: Operand, values: list[Value]) -> None:
         for index, value in enumerate(values):
             w.isa.memory.store_shared_f32(address=self._place(index, unit, fragment, offset), value=value)
 
@@ -332,7 +332,7 @@ class _TransposedBytes:
         self._fragments = [first, *(first ^ (fragment << 4) for fragment in range(1, plan.layout.fragments))]
         self._upper = upper == 1
 
-    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: Operand, values: list[Value]) -> None:
         pack = w.isa.convert.pack_e4m3 if self._e4m3 else w.isa.convert.pack_e5m2
         for half in range(2):
             left, right = values[2 * half], values[2 * half + 1]

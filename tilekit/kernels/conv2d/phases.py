@@ -98,9 +98,13 @@ class PhasedImages(Images):
         return self.channels
 
 
-def declare_phases(w: Writer, name: str, *more: str) -> dict[str, Value]:
+PLACES, PIXELS = ("taps",), ("shift", "apart")
+"""What the places of a phase follow from, beside the stride, and what its pixels do."""
+
+
+def declare_phases(w: Writer, name: str, of: tuple[str, ...], *more: str) -> dict[str, Value]:
     """Declare what phases follow from as kernel parameters that begin with `name`, and `more` of the images."""
-    fields = [f"{field}_{axis}" for axis in "yx" for field in ("stride", "shift", "taps", "apart")]
+    fields = [f"{field}_{axis}" for axis in "yx" for field in ("stride", *of)]
     return {field: w.parameter(f"{name}_{field}", U32, partial(_number, field)) for field in (*fields, *more)}
 
 
@@ -115,26 +119,30 @@ class Along:
     ----------
     tap
         The first place of the filter that it meets; `stride` places on is the next one.
-    taps
-        How many.
-    first
-        Its first pixel.
     """
 
-    def __init__(self, w: Writer, n: dict[str, Value], axis: str, tap: Value) -> None:
-        stride = n[f"stride_{axis}"]
-        place = tap * n[f"apart_{axis}"] + n[f"shift_{axis}"]
-        self.tap, self.taps = tap, (n[f"taps_{axis}"] + (stride - 1) - tap) // stride
-        self.first = place - place // stride * stride
+    def __init__(self, n: dict[str, Value], axis: str, tap: Value) -> None:
+        self._n, self._axis, self.tap = n, axis, tap
+
+    def taps(self) -> Value:
+        """How many places of the filter it meets."""
+        stride = self._n[f"stride_{self._axis}"]
+        return (self._n[f"taps_{self._axis}"] + (stride - 1) - self.tap) // stride
+
+    def first(self) -> Value:
+        """Its first pixel."""
+        stride = self._n[f"stride_{self._axis}"]
+        place = self.tap * self._n[f"apart_{self._axis}"] + self._n[f"shift_{self._axis}"]
+        return place - place // stride * stride
 
 
 class Phase:
     """The phase of a batch index, down and along: those with more places come first."""
 
-    def __init__(self, w: Writer, n: dict[str, Value], batch: Operand) -> None:
+    def __init__(self, n: dict[str, Value], batch: Operand) -> None:
         assert isinstance(batch, Value), "phases are a batch"
         down = batch // n["stride_x"]
-        self.y, self.x = Along(w, n, "y", down), Along(w, n, "x", batch - down * n["stride_x"])
+        self.y, self.x = Along(n, "y", down), Along(n, "x", batch - down * n["stride_x"])
 
 
 class PhaseScheduler:
@@ -152,7 +160,7 @@ class PhaseScheduler:
 
     def __init__(self, w: Writer, raster: RasterOrder) -> None:
         self._tiles = StaticScheduler(raster)
-        self._n = declare_phases(w, "phase", "channels")
+        self._n = declare_phases(w, "phase", PLACES, "channels")
 
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output."""
@@ -167,10 +175,10 @@ class PhaseScheduler:
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
         for tile in self._tiles.tiles(w, role):
-            phase = Phase(w, self._n, tile.batch)
+            phase = Phase(self._n, tile.batch)
             # K begins in a register, so that the driver asks of each tile whether its sum is empty.
             first = w.variable(U32, 0, "k_first")
-            yield Tile(tile.row, tile.column, tile.batch, first, phase.y.taps * phase.x.taps * self._n["channels"])
+            yield Tile(tile.row, tile.column, tile.batch, first, phase.y.taps() * phase.x.taps() * self._n["channels"])
 
 
 class PhasedImagesLoader(Im2colLoader):
@@ -178,7 +186,7 @@ class PhasedImagesLoader(Im2colLoader):
 
     def __init__(self, w: Writer, tile: OperandTile, **how: Any) -> None:
         super().__init__(w, tile, **how)
-        self.phases = declare_phases(w, f"{tile.name}_phase", "origin_y", "origin_x")
+        self.phases = declare_phases(w, f"{tile.name}_phase", (*PLACES, *PIXELS), "origin_y", "origin_x")
 
     def copies(  # type: ignore[override]  # of a phase
         self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand
@@ -196,12 +204,12 @@ class PhasedPixels:
         self._bound, self._tile, n = bound, loader.tile, dict(loader.n)
         image, y, x = corner(n, row)
         self._corner = {"x": x - n["pad_x"], "y": y - n["pad_y"], "image": image}
-        phase, self._from = Phase(w, loader.phases, batch), {}
+        phase, self._from = Phase(loader.phases, batch), {}
         for axis, along in (("y", phase.y), ("x", phase.x)):
-            stride, apart, n[f"taps_{axis}"] = loader.phases[f"stride_{axis}"], n[f"apart_{axis}"], along.taps
-            n[f"end_{axis}"] = along.taps * apart
+            stride, apart, taps = loader.phases[f"stride_{axis}"], n[f"apart_{axis}"], along.taps()
+            n[f"taps_{axis}"], n[f"end_{axis}"] = taps, taps * apart
             # What is divided is a multiple of the stride, and not below 0.
-            met = (along.first + loader.phases[f"origin_{axis}"] + (stride - along.tap) * apart) // stride
+            met = (along.first() + loader.phases[f"origin_{axis}"] + (stride - along.tap) * apart) // stride
             self._from[axis] = n[f"pad_{axis}"] + met - n[f"end_{axis}"]
         self._n, self._at = n, Places(w, n, 0, self._tile.slice_k)
 
@@ -230,7 +238,7 @@ class PhasedFiltersLoader(TurnedLoader):
 
     def __init__(self, w: Writer, tile: OperandTile, **how: Any) -> None:
         super().__init__(w, tile, **how)
-        self.phases = declare_phases(w, f"{tile.name}_phase")
+        self.phases = declare_phases(w, f"{tile.name}_phase", PLACES)
 
     def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
         """The copies of the channels from `row` on."""
@@ -244,9 +252,9 @@ class PhasedFilters:
         loader = bound.loader
         assert isinstance(loader, PhasedFiltersLoader)
         self._bound, self._loader, self._row, n = bound, loader, row, loader.phases
-        phase = Phase(w, n, batch)
+        phase = Phase(n, batch)
         self._last = [
-            along.tap + (along.taps - 1) * n[f"stride_{axis}"]
+            along.tap + (along.taps() - 1) * n[f"stride_{axis}"]
             for axis, along in zip("yx", (phase.y, phase.x), strict=True)
         ]
         self._at = self._begin(w)
@@ -283,16 +291,17 @@ class PhasedEpilogue(DirectEpilogue):
     def __init__(self, w: Writer, *args: Any, **how: Any) -> None:
         super().__init__(w, *args, **how | {"batched": False})  # rows are those of all phases
         more = [f"{field}_{axis}" for axis in "yx" for field in ("out", "pixels")]
-        self.phases = declare_phases(w, "out_phase", "count", *more)
+        self.phases = declare_phases(w, "out_phase", PIXELS, "count", *more)
 
     def placed(self, w: Writer, rows: list[Value], tile: Tile) -> list[tuple[Value, Value]]:
         """Which pixels they are: a shorter phase has fewer pixels of a line, and lines of an image."""
-        n, phase, found = self.phases, Phase(w, self.phases, tile.batch), []
+        n, phase, found = self.phases, Phase(self.phases, tile.batch), []
+        first = phase.y.first(), phase.x.first()
         for row in rows:
             lines = row // n["out_x"]
             image = lines // n["out_y"]
-            y = (lines - image * n["out_y"]) * n["stride_y"] + phase.y.first
-            x = (row - lines * n["out_x"]) * n["stride_x"] + phase.x.first
+            y = (lines - image * n["out_y"]) * n["stride_y"] + first[0]
+            x = (row - lines * n["out_x"]) * n["stride_x"] + first[1]
             inside = (image < n["count"]) & (y < n["pixels_y"]) & (x < n["pixels_x"])
             found.append(((image * n["pixels_y"] + y) * n["pixels_x"] + x, inside))
         return found

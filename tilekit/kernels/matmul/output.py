@@ -80,8 +80,8 @@ class OutputPlan:
         CTAs of a cluster that share a tile's sum.
     tile
         Rows and columns of a CTA's tile.
-    residual_buffers
-        Subtiles of a residual in flight of each warpgroup; None: as many as `buffers`.
+    in_place
+        Whether a residual comes into the buffers from which its sum leaves; else it has as many of its own.
     staged
         Whether tiles may leave through shared memory and the copy engine, where the spec's store is ``"tma"``.
     """
@@ -93,7 +93,7 @@ class OutputPlan:
     transposed: bool
     cluster_k: int = 1
     tile: tuple[int, int] = (0, 0)
-    residual_buffers: int | None = None
+    in_place: bool = False
     staged: bool = True
 
     @property
@@ -101,11 +101,6 @@ class OutputPlan:
         """Whether threads store the output from registers."""
         own = self.spec.components.epilogue is not None
         return own or self.spec.stores_rows or not self.staged or self.spec.store == "direct"
-
-    @property
-    def residual_stages(self) -> int:
-        """Stages of a residual's ring."""
-        return self.buffers if self.residual_buffers is None else self.residual_buffers
 
     @property
     def stored(self) -> AccumulatorLayout:
@@ -129,9 +124,10 @@ class OutputPlan:
         subtiles = self.subtiles
         if subtiles is not None:
             if self.spec.loads_residual:
-                stages = self.residual_stages
+                stages = self.buffers
                 found += SourceRing.declared(subtiles, name="residual", warpgroups=self.warpgroups, stages=stages)
-            found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
+            if not (self.in_place and self.spec.loads_residual):
+                found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
         found += self.spec.storing_memory(self.stored, warpgroups=self.warpgroups, buffers=self.buffers)
         if self.cluster_k > 1:
             found += DsmemReduction.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
@@ -212,11 +208,12 @@ class OutputPlan:
                     name="residual",
                     matrix="c",
                     dtype=spec.functions.residual,
-                    stages=self.residual_stages,
+                    stages=self.buffers,
                     loads=loads,
                     reads=stores,
                     batched=spec.batched,
                     transposed=self.transposed,
+                    in_place=self.in_place,
                 )
             epilogue = StagedEpilogue(
                 w,

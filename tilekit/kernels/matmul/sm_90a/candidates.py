@@ -95,9 +95,8 @@ def _fitting(spec: MatmulSpec, config: MatmulConfig) -> MatmulConfig:
     return replace(config, in_flight=0, k_group=1) if spec.promoted else config
 
 
-RESIDUAL_BUFFERS = 4
-"""Subtiles of a residual on their way, a warpgroup, where a k-block less in the ring does not cost more: with two an SM
-waits for each pair, with eight the ring is too short (17.5, 20.5 and 19.2 us: 32x28x28x128, 512 1x1 filters, H200)."""
+PLACES = (4, 3, 2)
+"""Subtiles of a residual on their way, a warpgroup, from which its sum leaves: more where the model sees no loss."""
 
 AHEAD = 2
 """K-blocks of the weights that a CTA brings into L2 while the kernel before this one ends.
@@ -125,10 +124,10 @@ def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
 
 
 def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
-    """The candidates' tiles; with a residual first those that have more of it on their way, then the same without."""
+    """The candidates' tiles; a residual comes into the buffers that its sum leaves from, two or more of them."""
     if not spec.loads_residual:
         return CANDIDATES
-    return *(replace(base, residual_buffers=RESIDUAL_BUFFERS) for base in CANDIDATES), *CANDIDATES
+    return tuple(replace(b, output_buffers=places) for places in PLACES for b in CANDIDATES)
 
 
 @lru_cache(maxsize=64)
@@ -173,7 +172,7 @@ def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[Ma
     changes: list[dict[str, Any]] = [{"prefetch": blocks} for blocks in (0, AHEAD, 4)]
     changes += [{"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
     changes += [{"l2_stream": "a"}, {"l2_stream": "b"}, {"raster_group": 8}, {"raster_group": 16}]
-    changes += [{"residual_buffers": count} for count in (None, RESIDUAL_BUFFERS) if spec.loads_residual]
+    changes += [{"output_buffers": places} for places in PLACES if spec.loads_residual]
     found = dict.fromkeys(replace(config, **change) for change in changes)
     return tuple(v for v in found if v != config and v.legal(target, spec))
 

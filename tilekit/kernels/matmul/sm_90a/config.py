@@ -50,9 +50,8 @@ class MatmulConfig(KernelConfig):
     stages
         Stages of the input ring; ``None`` takes what shared memory allows.
     output_buffers
-        Slabs of 128 bytes by 64 rows (with `swap_ab` by up to 64) in flight per warpgroup, on their way out.
-    residual_buffers
-        As many of a residual on their way in; ``None``: as many as `output_buffers`. Without a residual there are none.
+        Slabs of 128 bytes by 64 rows (with `swap_ab` by up to 64) in flight per warpgroup, on their way out; those of a
+        residual come into the same, and its sum leaves from there.
     in_flight
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
@@ -94,7 +93,6 @@ class MatmulConfig(KernelConfig):
     k_group: int = 1
     stages: int | None = None
     output_buffers: int = 2
-    residual_buffers: int | None = None
     in_flight: int = 1
     split_k: int = 1
     cluster_k: int = 1
@@ -162,7 +160,7 @@ class MatmulConfig(KernelConfig):
             transposed=self.swap_ab,
             cluster_k=self.cluster_k,
             tile=self.tile,
-            residual_buffers=self.residual_buffers,
+            in_place=True,
         )
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
@@ -203,7 +201,6 @@ class MatmulConfig(KernelConfig):
             + (f", stream k {self.stream_k}" if self.stream_k else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (f", {plural(self.output_buffers, 'output buffer')}" if self.output_buffers != 2 else "")
-            + (f", residual in {self.residual_buffers} buffers" if self.residual_buffers else "")
             + (f", {self.l2_stream} through L2" if self.l2_stream else "")
             + (", raster along N" if self.raster_order == "n" else "")
             + (f", raster groups of {self.raster_group}" if self.raster_group else "")

@@ -112,7 +112,6 @@ ptxas 13.0.88 refuses n = 208 too, and takes 200.
 """
 
 CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
-RESIDUAL_BUFFERS = Choice("residual_buffers", (None, *OUTPUT_BUFFERS.values), f"None, or {OUTPUT_BUFFERS.words}")
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
 L2_STREAM = Choice("l2_stream", (None, "a", "b"), "None, 'a' or 'b'")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
@@ -340,7 +339,6 @@ RULES = RuleBook(
             *(
                 K_GROUP,
                 OUTPUT_BUFFERS,
-                RESIDUAL_BUFFERS,
                 IN_FLIGHT,
                 PREFETCH,
                 SPLIT_K,
