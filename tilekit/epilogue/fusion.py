@@ -69,6 +69,27 @@ class Reducing(Fusion, Protocol):
         """The role has no more tiles; by all lanes of the warp, once a role."""
 
 
+class Spreading(Fusion, Protocol):
+    """A fusion whose columns a warp's lanes may fetch together, two each of `SPREAD`: optional.
+
+    An epilogue in which four lanes have a row asks for it, where N is even and so are its columns.
+    """
+
+    def spread(self, w: Writer, column: Value, *, batch: Operand = 0) -> Any:
+        """Fetch what columns `column` and on need, two a lane (they may lie beyond N); by all lanes of the warp."""
+
+    def spread_pair(self, w: Writer, spread: Any, at: int, column: Value) -> Any:
+        """Return what `columns` returns, of `column` and the one after it; by all lanes of the warp.
+
+        They are ``at + 2 (lane % 4)`` and on of those that `spread` fetched.
+        """
+
+
+def spreading(functions: Fusion) -> Spreading | None:
+    """What may fetch columns for a warp: the functions, where they can."""
+    return cast(Spreading, functions) if hasattr(functions, "spread") else None
+
+
 def reducing(functions: Fusion) -> Reducing | None:
     """What must be told of tiles: the functions, where they combine elements of a row."""
     return cast(Reducing, functions) if functions.reduces_rows else None

@@ -14,7 +14,7 @@ from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
+from tilekit.epilogue.combining import NEUTRAL, Combine, combine_where, combined
 from tilekit.epilogue.totals import LeftTile, Tiles, Totals, acquire, reset
 from tilekit.tile_op.accumulator_fragments import ACROSS
 from tilekit.tile_op.accumulators import AccumulatorLayout
@@ -141,7 +141,7 @@ class RowSums(Totals):
             parts = [self._load(w, line, index, there) for line in lines]
             for total, values in zip(totals, parts, strict=True):
                 for part, inside in zip(values, there, strict=True):
-                    total.assign(combined(w, self._combine, total, counted(w, self._combine, part, inside)))
+                    combine_where(w, self._combine, total, part, inside)
         for line, total in zip(lines, totals, strict=True):
             out = (self._out + w.widen_multiply(line.stored, 4)).retyped(GMEM)
             w.isa.memory.store_global_f32(address=out, value=total, valid=line.valid)
@@ -211,5 +211,4 @@ class RowTotals:
     def add(self, w: Writer, which: int, value: Value, column: Value, counts: Value) -> None:
         """Add an element of row `which` in a column, if it `counts`."""
         self.columns.append(column)
-        total = self.sums[which]
-        total.assign(combined(w, self.combine, total, counted(w, self.combine, value, counts)))
+        combine_where(w, self.combine, self.sums[which], value, counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, require_word
@@ -10,10 +11,11 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
-from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
+from tilekit.epilogue.fusion import Fusion, Spreading, reducing, require_fusion, spreading
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
+from tilekit.epilogue.vectors import SPREAD
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import (
@@ -137,6 +139,7 @@ class BoundStagedEpilogue:
         epilogue._functions.bind(w)
         thread, plan = group.thread, epilogue._plan
         layout = plan.layout
+        self._corner: Value | int = 0
         self._part = group.part
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
@@ -150,7 +153,8 @@ class BoundStagedEpilogue:
         if not plan.transposed or uses_rows:
             self._lane_column = (thread & 3) * 2
             if len(layout.parts) > 1:
-                self._lane_column = self._lane_column + layout.corner(w, thread)[1]
+                self._corner = layout.corner(w, thread)[1]
+                self._lane_column = self._lane_column + self._corner
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
         self._access = plan.access(thread=thread, subtiles=subtiles)
         self._source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
@@ -162,6 +166,7 @@ class BoundStagedEpilogue:
         require_layout("StagedEpilogue", layout, accumulators)
         first_row = tile.row + self._part * layout.tile_rows
         index, first_pair = 0, None
+        runs = self._runs(w, tile)
         if totals is not None:
             totals.begin_tile(w)
         for block in range(layout.blocks):
@@ -189,7 +194,8 @@ class BoundStagedEpilogue:
                     for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
                         within = fragment * self._access.fragment_bytes
                         beside = old + within if old is not None else None
-                        self._write(w, registers, fragment, column, first, tile.batch, pair, start + within, beside)
+                        place = _Piece(column, left, tile.batch, runs)
+                        self._write(w, registers, fragment, place, first, pair, start + within, beside)
                 if self._source is not None:
                     self._source.release(w)
                 w.ptx.tma.fence_shared()
@@ -253,6 +259,13 @@ class BoundStagedEpilogue:
         """Wait in the storing thread until the store that last used the buffer of piece `index` has read it."""
         w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
 
+    def _runs(self, w: Writer, tile: Tile) -> _Runs | None:
+        """The tile's columns, where the functions fetch them for a warp."""
+        functions, plan = spreading(self._e._functions), self._e._plan
+        if functions is None or plan.transposed:
+            return None
+        return _Runs(w, functions, tile, plan.layout, self._corner)
+
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
         plan, functions = self._e._plan, self._e._functions
@@ -268,16 +281,15 @@ class BoundStagedEpilogue:
         w: Writer,
         registers: RegisterTile,
         fragment: int,
-        column: Value,
+        piece: _Piece,
         left: int,
-        batch: Operand,
         pair: Any,
         offset: int,
         source: Value | None,
     ) -> None:
         """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`.
 
-        `column` is the piece's first, and `left` that of the registers within the piece.
+        `left` is the first column of the registers within the piece.
         """
         access = self._access
         count = access.columns // 2
@@ -289,26 +301,22 @@ class BoundStagedEpilogue:
                 old = self._source.access.read(w, unit, fragment, source, len(part))
             for four in range(0, len(part), 4):
                 more = old[four : four + 4] if old is not None else None
-                values += self._apply(w, part[four : four + 4], column + 2 * (first + four), batch, pair, more)
+                values += self._apply(w, part[four : four + 4], piece, 2 * (first + four), pair, more)
             access.write(w, unit, fragment, offset, values)
 
     def _apply(
-        self,
-        w: Writer,
-        four: RegisterTile,
-        column: Value,
-        batch: Operand,
-        pair: Any,
-        source: list[Value] | None,
+        self, w: Writer, four: RegisterTile, piece: _Piece, left: int, pair: Any, source: list[Value] | None
     ) -> list[Value]:
         """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
-        functions = self._e._functions
-        if not self._e._plan.transposed:
-            rows, columns = pair, functions.columns(w, column + self._lane_column, batch=batch)
-        else:
+        functions, column = self._e._functions, piece.column + left
+        if self._e._plan.transposed:
             rows, columns = None, pair
             if functions.uses_rows:
-                rows = functions.rows(w, column + self._lane_column, apart=1, batch=batch)
+                rows = functions.rows(w, column + self._lane_column, apart=1, batch=piece.batch)
+        elif piece.runs is not None:
+            rows, columns = pair, piece.runs.pair(w, piece.left + left, column + self._lane_column)
+        else:
+            rows, columns = pair, functions.columns(w, column + self._lane_column, batch=piece.batch)
         values = []
         for index, value in enumerate(four):
             row, odd = divmod(index, 2)
@@ -316,3 +324,52 @@ class BoundStagedEpilogue:
                 row, odd = odd, row
             values.append(functions.apply(w, value, columns, odd, rows, row, source[index] if source else None))
         return values
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of a tile.
+
+    Attributes
+    ----------
+    column, left
+        Its first column, in the output and in the tile.
+    batch
+        The tile's.
+    runs
+        What fetches its columns, if anything does.
+    """
+
+    column: Value
+    left: int
+    batch: Operand
+    runs: _Runs | None
+
+
+class _Runs:
+    """The columns of a tile in runs, each fetched by a warp together while the run before it is worked at.
+
+    N is even, since the rows of what the copy engine stores are whole units of 16 bytes.
+    """
+
+    def __init__(
+        self, w: Writer, functions: Spreading, tile: Tile, layout: AccumulatorLayout, corner: Value | int
+    ) -> None:
+        self._functions = functions
+        self._tile, self._corner = tile, corner
+        starts = range(0, layout.columns, SPREAD)
+        self._ahead = [start for _ in range(layout.blocks) for start in starts]
+        self._start, self._run = -1, None
+        self._next = self._fetch(w)
+
+    def pair(self, w: Writer, left: int, column: Value) -> Any:
+        """What this lane's columns need, of the eight from `left` on in the tile: `column` and the one after it."""
+        start = left // SPREAD * SPREAD
+        if start != self._start:
+            self._start, self._run = start, self._next
+            self._next = self._fetch(w) if self._ahead else None
+        return self._functions.spread_pair(w, self._run, left - start, column)
+
+    def _fetch(self, w: Writer) -> Any:
+        column = self._tile.column + self._ahead.pop(0) + self._corner
+        return self._functions.spread(w, column, batch=self._tile.batch)
