@@ -19,6 +19,9 @@ from tilekit.tiles.tile import Tile
 Activation = Literal["relu", "gelu", "silu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "silu")
 
+SQRT_2_PI = 0.7978845608028654
+"""sqrt(2 / pi), of gelu's tanh form."""
+
 ScaleKind = Literal["value", "pointer"]
 
 
@@ -222,9 +225,8 @@ class Elementwise:
                 result: Value = w.isa.elementwise.relu(x=value)
                 return result
             case "gelu":
-                cubed = value * value * 0.044715
-                argument = w.isa.elementwise.fma(a=cubed, b=value, c=value) * 0.7978845608028654
-                return self._gate(w, value, argument)
+                slope = w.isa.elementwise.fma(a=value * value, b=SQRT_2_PI * 0.044715, c=SQRT_2_PI)
+                return self._gate(w, value, value * slope)
             case "silu":
                 return self._gate(w, value, value * 0.5)
         return value
