@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
+from tilekit.assembly.fit import Whole, illegal, require_call, require_symbol, require_whole
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
@@ -276,6 +276,8 @@ class Writer(Verbs):
 
     def parameter(self, name: str, type_: RegisterType, value: Callable[[Any], Any] | None = None) -> Value:
         """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call."""
+        if value is not None:
+            require_call(f"w.parameter({name!r})", "value", value, "call")
         return self._declare(Parameter(name, type_, value))
 
     def tensor_map(self, name: str, value: Callable[[Any], Any] | None = None) -> Value:

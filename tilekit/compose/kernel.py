@@ -156,7 +156,7 @@ class ComposedKernel(ArrayKernel):
             uses=Declared(self.name, self.operands),
         )
         scheduler = self._compose(w)
-        if not callable(getattr(scheduler, "schedule", None)):
+        if isinstance(scheduler, type) or not callable(getattr(scheduler, "schedule", None)):
             raise TraceError(
                 f"{self.name} returned {scheduler!r}; a kernel function returns its scheduler (StaticScheduler, "
                 "StreamKScheduler, ...), which says how many clusters a launch has",

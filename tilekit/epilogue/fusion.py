@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import component, require_call, require_protocol
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
+from tilekit.emulator.core.errors import shown
 from tilekit.epilogue.row_sums import RowSums, RowTotals, SummedColumn
 from tilekit.epilogue.totals import Uncounted
 from tilekit.tiles.tile import Tile
@@ -129,6 +130,14 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
             "or another Fusion",
             code="TK-EPI-001",
         )
+    for name in ("uses_rows", "reduces_rows"):
+        if not isinstance(getattr(functions, name), bool):
+            given = getattr(functions, name)
+            raise TraceError(
+                f"{where}: {kind}.{name} is {shown(given)}; legal: True or False, an attribute or a property",
+                code="TK-EPI-001",
+            )
+    require_protocol(where, "functions", functions, Reducing if functions.reduces_rows else Fusion)  # type: ignore[attr-defined]
     if functions.reduces_rows and transposed:  # type: ignore[attr-defined]
         raise TraceError(
             f"{kind} combines the elements of a row, but {where} holds the transpose of the output, in which a row is "
@@ -141,6 +150,13 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
             f"{_matrix(source)}; give both the same type",
             code="TK-EPI-001",
         )
+
+
+def require_element(name: str, made: object) -> None:
+    """Check what a function made of an element (``TK-EPI-002``)."""
+    if not isinstance(made, Value) or made.type is not F32:
+        said = f"{name} returned {made!r} for an element of the output; it must return an f32 value"
+        raise TraceError(said, code="TK-EPI-002")
 
 
 def _matrix(source: DType | None) -> str:
@@ -171,6 +187,7 @@ class Fused:
     def __init__(
         self, function: Callable[..., Value], *, source: DType | None = None, row_sums: RowSums | None = None
     ) -> None:
+        require_call("Fused", "function", function, "w", "x", *(() if source is None else ("source",)))
         self._function = function
         self._source = source
         self._sums = row_sums
@@ -217,12 +234,7 @@ class Fused:
     ) -> Value:
         """Return what the function makes of an element."""
         result = self._function(w, value) if source is None else self._function(w, value, source)
-        if not isinstance(result, Value) or result.type is not F32:
-            name = getattr(self._function, "__qualname__", repr(self._function))
-            raise TraceError(
-                f"{name} returned {result!r} for an element of the output; it must return an f32 value",
-                code="TK-EPI-002",
-            )
+        require_element(getattr(self._function, "__qualname__", repr(self._function)), result)
         if rows is not None and columns is not None:
             rows.add(w, row, result, columns[column].index, columns[column].inside)
         return result

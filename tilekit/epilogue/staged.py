@@ -11,7 +11,7 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
-from tilekit.epilogue.fusion import Fusion, Spreading, reducing, require_fusion, spreading
+from tilekit.epilogue.fusion import Fusion, Spreading, reducing, require_element, require_fusion, spreading
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
@@ -322,7 +322,9 @@ class BoundStagedEpilogue:
             row, odd = divmod(index, 2)
             if self._e._plan.transposed:
                 row, odd = odd, row
-            values.append(functions.apply(w, value, columns, odd, rows, row, source[index] if source else None))
+            made = functions.apply(w, value, columns, odd, rows, row, source[index] if source else None)
+            require_element(f"{type(functions).__name__}.apply", made)
+            values.append(made)
         return values
 
 
