@@ -187,6 +187,11 @@ class Elementwise:
         """Fetch what columns `column` and ``column + apart`` need (zeros beyond N)."""
         return ColumnPair(_pair(w, self._scale_b, column, apart, batch), _pair(w, self._bias, column, apart, batch))
 
+    @property
+    def spreads(self) -> bool:
+        """Whether columns have scales or a bias."""
+        return self._scale_b is not None or self._bias is not None
+
     def spread(self, w: Writer, column: Value, *, batch: Operand = 0) -> ColumnPair:
         """Fetch what two columns a lane need, of those from `column` on."""
         return self.columns(w, spread_column(w, column), batch=batch)

@@ -76,6 +76,10 @@ class Spreading(Fusion, Protocol):
     An epilogue in which four lanes have a row asks for it, where N is even and so are its columns.
     """
 
+    @property
+    def spreads(self) -> bool:
+        """Whether columns have anything of their own."""
+
     def spread(self, w: Writer, column: Value, *, batch: Operand = 0) -> Any:
         """Fetch what columns `column` and on need, two a lane (they may lie beyond N); by all lanes of the warp."""
 
@@ -87,8 +91,14 @@ class Spreading(Fusion, Protocol):
 
 
 def spreading(functions: Fusion) -> Spreading | None:
-    """What may fetch columns for a warp: the functions, where they can."""
-    return cast(Spreading, functions) if hasattr(functions, "spread") else None
+    """What may fetch columns for a warp: the functions, where they can, and no subclass has other columns."""
+    owners = [next((at for at, one in enumerate(type(functions).__mro__) if name in vars(one)), None) for name in _BOTH]
+    if owners[0] is None or owners[1] is None or owners[0] > owners[1]:
+        return None
+    return cast(Spreading, functions) if cast(Spreading, functions).spreads else None
+
+
+_BOTH = ("spread", "columns")
 
 
 def reducing(functions: Fusion) -> Reducing | None:

@@ -301,14 +301,25 @@ class BoundStagedEpilogue:
                 old = self._source.access.read(w, unit, fragment, source, len(part))
             for four in range(0, len(part), 4):
                 more = old[four : four + 4] if old is not None else None
-                values += self._apply(w, part[four : four + 4], piece, 2 * (first + four), pair, more)
+                at = 2 * (first + four)
+                values += self._apply(w, part[four : four + 4], piece.column + at, piece, at, pair, more)
             access.write(w, unit, fragment, offset, values)
 
     def _apply(
-        self, w: Writer, four: RegisterTile, piece: _Piece, left: int, pair: Any, source: list[Value] | None
+        self,
+        w: Writer,
+        four: RegisterTile,
+        column: Value,
+        piece: _Piece,
+        left: int,
+        pair: Any,
+        source: list[Value] | None,
     ) -> list[Value]:
-        """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
-        functions, column = self._e._functions, piece.column + left
+        """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8.
+
+        `column` is the block's, `left` that within the piece.
+        """
+        functions = self._e._functions
         if self._e._plan.transposed:
             rows, columns = None, pair
             if functions.uses_rows:

@@ -382,6 +382,11 @@ class Written:
         """Whether an element asks if the output has its column."""
         return bool(self._matrices or self._outputs or self._spec.reduces)
 
+    @property
+    def spreads(self) -> bool:
+        """Whether columns have values of their own, or their place is asked."""
+        return self._asks_inside or any(place.where == "column" for place in self._spec.places)
+
     def spread(self, w: Writer, column: Value, *, batch: Operand = 0) -> Spread:
         """Compute what two columns a lane need, of those from `column` on."""
         carried, computed = self._spec.of_columns()
