@@ -59,14 +59,16 @@ def test_position_coded_columns(name: str, out: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_bias_and_scale_of_columns(name: str) -> None:
+@pytest.mark.parametrize("out", [BF16, ml_dtypes.float8_e4m3fn])
+def test_bias_and_scale_of_columns(name: str, out: type) -> None:
     """The built-in functions take them in the same way, of each matrix of a batch its own bias."""
     target, config = CONFIGS[name]
     a, b, product = operands()
     bias = np.stack([np.arange(N) % 64, np.arange(N) % 3]).astype(np.float32)
     scale = 2.0 ** (np.arange(N, dtype=np.float32) % 3 - 1)
-    found = tilekit.matmul(np.stack([a, a]), b, bias=bias, scale_b=scale, target=target, config=config)
-    assert (found == (product * scale + bias[:, None]).astype(BF16)).all()
+    how = {"target": target, "config": config, "out_dtype": np.dtype(out)}
+    found = tilekit.matmul(np.stack([a, a]), b, bias=bias, scale_b=scale, **how)
+    assert (found == (product * scale + bias[:, None]).astype(out)).all()
 
 
 def loads(kernel: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -185,6 +186,8 @@ class BoundStagedEpilogue:
                     accumulators.done(w)
                 w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
+                if runs is not None:
+                    runs.enter(w, left, columns)
                 old = self._source.acquire(w) if self._source is not None else None
                 for first in range(0, columns, step):
                     if first > 0:
@@ -264,7 +267,8 @@ class BoundStagedEpilogue:
         functions, plan = spreading(self._e._functions), self._e._plan
         if functions is None or plan.transposed:
             return None
-        return _Runs(w, functions, tile, plan.layout, self._corner)
+        column = tile.column if isinstance(self._corner, int) else tile.column + self._corner
+        return _Runs(w, functions, column, tile.batch, plan.cuts * plan.layout.blocks)
 
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
@@ -360,29 +364,44 @@ class _Piece:
 
 
 class _Runs:
-    """The columns of a tile in runs, each fetched by a warp together while the run before it is worked at.
+    """The columns of a tile in runs, each fetched by a warp together, ahead of the piece that it is for.
 
     N is even, since the rows of what the copy engine stores are whole units of 16 bytes.
     """
 
     def __init__(
-        self, w: Writer, functions: Spreading, tile: Tile, layout: AccumulatorLayout, corner: Value | int
+        self, w: Writer, functions: Spreading, column: Value, batch: Operand, pieces: Sequence[tuple[int, int]]
     ) -> None:
         self._functions = functions
-        self._tile, self._corner = tile, corner
-        starts = range(0, layout.columns, SPREAD)
-        self._ahead = [start for _ in range(layout.blocks) for start in starts]
-        self._start, self._run = -1, None
+        self._column, self._batch = column, batch
+        self._held: dict[int, Any] = {}
+        # The pieces, as they will come: a run that the piece before has, too, is fetched once.
+        self._ahead: list[int] = []
+        before: list[int] = []
+        for left, columns in pieces:
+            mine = self._runs_of(left, columns)
+            self._ahead += [start for start in mine if start not in before]
+            before = mine
         self._next = self._fetch(w)
+
+    @staticmethod
+    def _runs_of(left: int, columns: int) -> list[int]:
+        return list(range(left // SPREAD * SPREAD, left + columns, SPREAD))
+
+    def enter(self, w: Writer, left: int, columns: int) -> None:
+        """Come to a piece."""
+        held = {}
+        for start in self._runs_of(left, columns):
+            if start in self._held:
+                held[start] = self._held[start]
+            else:
+                held[start], self._next = self._next, (self._fetch(w) if self._ahead else None)
+        self._held = held
 
     def pair(self, w: Writer, left: int, column: Value) -> Any:
         """What this lane's columns need, of the eight from `left` on in the tile: `column` and the one after it."""
         start = left // SPREAD * SPREAD
-        if start != self._start:
-            self._start, self._run = start, self._next
-            self._next = self._fetch(w) if self._ahead else None
-        return self._functions.spread_pair(w, self._run, left - start, column)
+        return self._functions.spread_pair(w, self._held[start], left - start, column)
 
     def _fetch(self, w: Writer) -> Any:
-        column = self._tile.column + self._ahead.pop(0) + self._corner
-        return self._functions.spread(w, column, batch=self._tile.batch)
+        return self._functions.spread(w, self._column + self._ahead.pop(0), batch=self._batch)
