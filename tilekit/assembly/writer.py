@@ -276,6 +276,9 @@ class Writer(Verbs):
 
     def parameter(self, name: str, type_: RegisterType, value: Callable[[Any], Any] | None = None) -> Value:
         """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call."""
+        if not isinstance(type_, RegisterType):
+            legal = "a register type, one of tilekit.compose.registers"
+            raise illegal(f"w.parameter({name!r})", "type_", type_, legal, "registers.U32")
         if value is not None:
             require_call(f"w.parameter({name!r})", "value", value, "call")
         return self._declare(Parameter(name, type_, value))

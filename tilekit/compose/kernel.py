@@ -372,10 +372,12 @@ class ComposedKernel(ArrayKernel):
         Raises
         ------
         ArgumentError
-            ``TK-COMP-006`` where the results of two interleavings differ.
+            ``TK-COMP-006`` where the results of two interleavings differ, ``TK-COMP-010`` where no thread writes an
+            element.
         """
         inputs = self.example(**given)
-        return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds)
+        outputs = [one.name for one in self.operands if isinstance(one, Output)]
+        return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds, outputs=outputs)
 
     # -- what a launch asks -------------------------------------------------------------------------------------------
 
