@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tilekit.assembly.dialect import HOLE, TextFault
 from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type
 from tilekit.assembly.types import RegisterType
-from tilekit.emulator.core.errors import TextError
+from tilekit.emulator.core.errors import EmulatorError, TextError
 from tilekit.emulator.ptx.language.lexer import Token, tokenize
 from tilekit.emulator.ptx.language.syntax import Instruction
 from tilekit.targets import DEFAULT
@@ -155,7 +155,7 @@ def _check_instruction(instruction: Instruction, line: int, kept: Mapping[str, s
 
     try:
         written = decode(instruction, 0).defs
-    except TextError:
+    except EmulatorError:
         return
     for register in written:
         if register.name in kept:
