@@ -197,8 +197,8 @@ class BoundStagedEpilogue:
                     for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
                         within = fragment * self._access.fragment_bytes
                         beside = old + within if old is not None else None
-                        place = _Piece(column, left, tile.batch, runs)
-                        self._write(w, registers, fragment, place, first, pair, start + within, beside)
+                        piece = _Piece(column, left, tile.batch, runs)
+                        self._write(w, registers, fragment, piece, first, pair, start + within, beside)
                 if self._source is not None:
                     self._source.release(w)
                 w.ptx.tma.fence_shared()

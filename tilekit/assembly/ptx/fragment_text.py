@@ -122,9 +122,9 @@ def check_text(
         if line > len(body):  # only behind the text it shows that something in it is not closed
             raise TextFault(f"the text ends in the middle: {error.message}", len(body)) from error
         raise TextFault(error.message, max(line, 1)) from error
-    registers = {f"_{name}_{end}": name for name in kept for end in ("", *range(operands[name][1] or 2))}
+    read_only = {f"_{name}_{end}": name for name in kept for end in ("", *range(operands[name][1] or 2))}
     for instruction in function.instructions[:-1]:
-        _check_instruction(instruction, instruction.line - len(head), registers, kind)
+        _check_instruction(instruction, instruction.line - len(head), read_only, kind)
 
 
 _LEAVES = ("ret", "exit")
