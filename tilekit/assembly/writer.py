@@ -171,6 +171,8 @@ class Writer(Verbs):
         self._depth = 1
         self._role: Role | None = None
         self._diverged = 0
+        self._branches: list[list[str]] = []
+        self._skipped: dict[str, Any] = {}
         self._open: list[tuple[str, Origin]] = []
         self._declared: dict[str, Origin] = {}
         self.barriers = NamedBarriers(chip, threads)
@@ -183,6 +185,8 @@ class Writer(Verbs):
         """Declare a register of `type_` in the current scope; `hint` becomes part of its name."""
         name = self._names.new(hint)
         self._scopes[-1].registers.append(Register(name, type_))
+        if self._branches:
+            self._branches[-1].append(name)
         return Value(self, type_, name, uniform=uniform)
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
@@ -215,7 +219,21 @@ class Writer(Verbs):
             return number(value, type_)
         if not value.type.shares_registers(type_):
             raise TraceError(f"{value!r} given where a {type_} is needed", code="TK-TRACE-005")
+        self._require_made(value)
         return value
+
+    def made(self, value: Value) -> None:
+        """Note that a register has a value here, wherever it was declared."""
+        self._skipped.pop(value.text, None)
+
+    def _require_made(self, value: Value) -> None:
+        where = self._skipped.get(value.text)
+        if where is not None:
+            raise TraceError(
+                f"{value!r} is made under w.when() at {where}, and used behind it, where lanes that took the other way "
+                "have none; nearest: a w.variable() before the branch, assigned in it",
+                code="TK-TRACE-021",
+            )
 
     def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
         """Trace one of `tilekit.assembly.trace.OPERATIONS` on operands of `type_` and return its result."""
@@ -255,6 +273,9 @@ class Writer(Verbs):
         self._check_placement(fragment)
         bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
         bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
+        for name in inputs:
+            if isinstance(given[name], Value):
+                self._require_made(given[name])
         uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
         outputs, loses = [], False
         for operand in fragment.operands:
@@ -390,8 +411,13 @@ class Writer(Verbs):
             )
         branch = If(condition, True, self._names.new("endif"))
         self.emit(branch)
+        self._branches.append([])
         with self._construct("branch", divergent=not condition.uniform):
             yield
+        made = self._branches.pop()
+        self._skipped.update(dict.fromkeys(made, origin()))
+        if self._branches:
+            self._branches[-1] += made
         self.emit(EndIf(branch))
 
     @contextmanager
