@@ -21,7 +21,7 @@ from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
 
-IN_FLIGHT = 16
+IN_FLIGHT = 32
 """Parts that a lane of the last warp loads before it adds the first of them: a load takes longer than these additions.
 
 Two lanes have every second part of a row each. Of the kernel's last tiles all of this is behind the last product.
