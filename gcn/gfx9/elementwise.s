@@ -143,3 +143,49 @@ v_rsq_f32 ${result}, ${x}
 //! see       CDNA4 ISA, V_RCP_F32 (1 ulp)
 v_rcp_f32 ${result}, ${b}
 v_mul_f32 ${result}, ${a}, ${result}
+
+//! fragment  add_where
+//! about     Add `value` to `total` if it `counts`.
+//! inout     total   f32
+//! in        value   f32
+//! in        counts  pred
+//! temp      sum     f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_CNDMASK_B32
+v_add_f32 ${sum}, ${total}, ${value}
+v_cndmask_b32 ${total}, ${total}, ${sum}, ${counts}
+
+//! fragment  maximum_where
+//! about     Make `total` the larger of it and `value` if that `counts`; NaN where one is.
+//! inout     total   f32
+//! in        value   f32
+//! in        counts  pred
+//! temp      sum     f32
+//! temp      result  f32
+//! temp      nan     pred
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_MAX_F32 passes over NaN, which the sum of both keeps
+v_add_f32 ${sum}, ${total}, ${value}
+v_max_f32 ${result}, ${total}, ${value}
+v_cmp_u_f32 ${nan}, ${total}, ${value}
+v_cndmask_b32 ${result}, ${result}, ${sum}, ${nan}
+v_cndmask_b32 ${total}, ${total}, ${result}, ${counts}
+
+//! fragment  minimum_where
+//! about     Make `total` the smaller of it and `value` if that `counts`; NaN where one is.
+//! inout     total   f32
+//! in        value   f32
+//! in        counts  pred
+//! temp      sum     f32
+//! temp      result  f32
+//! temp      nan     pred
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_MIN_F32 passes over NaN, which the sum of both keeps
+v_add_f32 ${sum}, ${total}, ${value}
+v_min_f32 ${result}, ${total}, ${value}
+v_cmp_u_f32 ${nan}, ${total}, ${value}
+v_cndmask_b32 ${result}, ${result}, ${sum}, ${nan}
+v_cndmask_b32 ${total}, ${total}, ${result}, ${counts}

@@ -13,7 +13,7 @@ import pytest
 from tests.fragments.fragment_entries import ptxas_errors
 from tilekit.assembly.errors import FragmentError
 from tilekit.assembly.fragment_files import _check_text, every_fragment
-from tilekit.assembly.instruction_sets import PTX
+from tilekit.assembly.instruction_sets import GCN, PTX
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.writer import Writer
 from tilekit.emulator import Device
@@ -161,6 +161,14 @@ def test_a_file_called_like_ours_is_not_ours(tmp_path: Path) -> None:
         ),
         ("again: add.u32 ${sum}, ${a}, ${b};\n", "own.ptx:9: fragment plus: 'again' is declared outside of braces"),
         ("", "own.ptx:1: fragment plus: there is no text under the header"),
+        (
+            "add.u32 ${a}, ${a}, ${b};\nmov.u32 ${sum}, ${a};\n",
+            "own.ptx:9: fragment plus: writes 'a', which is declared `in` and the kernel's to keep; nearest: inout",
+        ),
+        ("mov.u32 ${sum}, ${a};\nst.global.u32 [${b}], 1;\n", "own.ptx:10: fragment plus: st.global.u32 is no arithm"),
+        ("mov.u32 ${sum}, ${a};\nbarrier.sync ${b};\n", "own.ptx:10: fragment plus: barrier.sync is no arithmetic"),
+        ("add.u32 ${sum}, ${a}, ${b};\nret;\n", "own.ptx:10: fragment plus: ret ends the thread, which the kernel"),
+        ("add.u32 ${sum}, ${a}, ${b};\nbra out;\n", "own.ptx:10: fragment plus: "),
     ],
 )
 def test_a_fault_names_file_and_line(tmp_path: Path, body: str, message: str) -> None:
@@ -209,6 +217,38 @@ def test_a_header_that_no_call_fits(tmp_path: Path, old: str, new: str, message:
     assert caught.value.code == "TK-FRAG-001"
 
 
+GCN_HEADER = "//! fragment  plus\n//! in  a  u32\n//! out  sum  u32\n//! kind  scalar\n//! target  gfx9\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("v_mov_b32 v5, ${a}\nv_mov_b32 ${sum}, v5\n", "own.s:6: fragment plus: v5 is a register that the kernel"),
+        ("v_mov_b32 ${sum}, ${a}\ns_load_dword s[2:3], ${a}\n", "own.s:7: fragment plus: s[2] is a register"),
+        ("v_mov_b32 ${sum} ${a}\n", "own.s:6: fragment plus: expected ',' behind ${sum}"),
+        ("v_add_u32 ${sum}, 1 ${a}\n", "own.s:6: fragment plus: expected ',' behind 1"),
+        ("v_mov_b32 ${sum}, ${a}\ns_endpgm\n", "own.s:7: fragment plus: s_endpgm ends the wave, which the kernel"),
+        ("s_mov_b64 exec, 1\nv_mov_b32 ${sum}, ${a}\n", "own.s:6: fragment plus: EXEC is not given back"),
+    ],
+)
+def test_a_fault_of_gcn_names_file_and_line(tmp_path: Path, body: str, message: str) -> None:
+    """Registers by their numbers, which the kernel may hold something in, are refused, and what LLVM would not take."""
+    file = tmp_path / "own.s"
+    file.write_text(GCN_HEADER + body, "utf-8")
+    with pytest.raises(FragmentError, match=re.escape(message)) as caught:
+        Writer("adds", target="gfx950", threads=64).fragments(file)
+    assert caught.value.code == "TK-FRAG-001"
+
+
+def test_lanes_of_a_fragment_of_gcn(tmp_path: Path) -> None:
+    """What gives EXEC back by a register of its own is read, comments with numbers of registers too."""
+    file = tmp_path / "own.s"
+    body = "s_mov_b64 ${all}, exec // not s5\ns_mov_b64 exec, 1\nv_mov_b32 ${sum}, ${a}\ns_mov_b64 exec, ${all}\n"
+    file.write_text(GCN_HEADER.replace("//! kind", "//! temp  all  pred\n//! kind") + body, "utf-8")
+    w = Writer("adds", target="gfx950", threads=64)
+    assert w.fragments(file).plus(a=w.thread()).type is U32
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     """A file that is not there (the nearest is named), one without fragments, one that is no text, and no path."""
     written(tmp_path, ADD)
@@ -250,8 +290,9 @@ def test_the_page_shows_the_example() -> None:
 
 def test_every_text_of_ours_passes() -> None:
     """What is asked of files from elsewhere holds of tilekit's."""
-    for _, fragment in every_fragment(PTX):
-        _check_text(fragment, PTX)
+    for dialect in (PTX, GCN):
+        for _, fragment in every_fragment(dialect):
+            _check_text(fragment, dialect)
 
 
 def test_random_names_compute_the_same(tmp_path: Path) -> None:

@@ -347,3 +347,26 @@ def test_messages_are_sentences_with_a_code(w: Writer) -> None:
     with pytest.raises(TraceError) as caught:
         w.constant(U32, 1.5)
     assert re.fullmatch(r"[^\[]+ \[TK-TRACE-005\]", str(caught.value))
+
+
+def test_a_value_of_some_lanes_is_not_used_by_all() -> None:
+    """What is made under `w.when` is there for the lanes that were: behind it, arithmetic and fragments refuse it."""
+    w = Writer("example", target="sm_90a", threads=32)
+    out, own = w.parameter("out", GMEM), w.variable(U32, 0, "own")
+    with w.when(w.lane() < 2):
+        with w.when(w.lane() < 1):
+            twice = w.lane() * 2
+        more = w.lane() + 1
+        own.assign(more + 3)
+    value = w.isa.convert.float_u32(whole=own)  # it has one in all lanes
+    for use in (
+        lambda: twice + 1,
+        lambda: w.isa.convert.float_u32(whole=more),
+        lambda: own.assign(twice),
+        lambda: w.isa.memory.store_global_f32(address=out, value=value, valid=more == 1),
+    ):
+        with pytest.raises(TraceError, match=r"is made under w.when\(\) at .*nearest: a w.variable") as caught:
+            use()
+        assert caught.value.code == "TK-TRACE-021"
+    more.assign(own)
+    assert (more + 1).type is U32

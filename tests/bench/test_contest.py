@@ -12,7 +12,7 @@ import pytest
 
 from tilekit.bench import contest
 from tilekit.bench.clocks import ClockSampler
-from tilekit.bench.contest import QUICK, THOROUGH, hold
+from tilekit.bench.contest import QUICK, THOROUGH, _in_turn, hold
 
 
 def passes(machine: Any, **microseconds: float) -> dict[str, Callable[[], None]]:
@@ -60,6 +60,18 @@ def test_the_first_changes_from_round_to_round(machine: Any) -> None:
     bursts = after_load[per_round * THOROUGH.fewest_rounds :]
     assert starts == [0, 1, 0]
     assert [bursts[per_burst * index] for index in range(THOROUGH.bursts)] == [0, 1, 0]
+
+
+def test_no_one_is_always_behind_the_same() -> None:
+    """Of three contestants and more, each comes behind each other one within a few rounds."""
+    for count in (3, 4, 5):
+        names = [str(index) for index in range(count)]
+        orders = [_in_turn(names, index) for index in range(2 * count)]
+        assert all(sorted(order) == names for order in orders)
+        for name in names:
+            behind = {order[order.index(name) - 1] for order in orders if order[0] != name}
+            assert len(behind) > 1
+            assert {order[0] for order in orders} == set(names)
 
 
 def test_the_budget_sets_the_number_of_rounds(machine: Any) -> None:

@@ -121,6 +121,43 @@ def test_a_file_that_leaves(tmp_path: Path) -> None:
         load(f"{file}:kernel")
 
 
+OWN_MISTAKES = """import tilekit.compose as tk
+
+@tk.kernel(tk.Input("x", tk.F32, "n"), tk.Output("y", tk.F32, "n"), target="sm_90a", threads=64)
+def first(w):
+    return undefined
+
+class One:
+    def schedule(self, call):
+        return tk.Schedule(clusters=call.kk, tiles=1)
+
+@tk.kernel(tk.Input("x", tk.F32, "n"), tk.Output("y", tk.F32, "n"), target="sm_90a", threads=64)
+def second(w):
+    return One()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (":first", "mine.py:5: NameError: name 'undefined' is not defined"),
+        (":second", "mine.py:9: AttributeError: 'Call' object has no attribute 'kk'"),
+        (":fist", "it has no fist; kernels in"),
+        ("", "it names a file, and no kernel in it; kernels in"),
+        (":", "it names a file, and no kernel in it; kernels in"),
+    ],
+)
+def test_what_goes_wrong_in_a_file_is_the_files(tmp_path: Path, name: str, words: str) -> None:
+    """An exception of the caller's own lines is told with file and line, and as no defect of tilekit's."""
+    file = tmp_path / "mine.py"
+    file.write_text(OWN_MISTAKES)
+    code, text = invoke("run", f"{file}{name}")
+    assert code == 2
+    said = "".join(text.split())
+    assert "TK-CLI-013" in said
+    assert words.replace(" ", "") in said
+
+
 def test_check_from_python() -> None:
     """`check` reports each run; a letter that no operand has is refused; results that depend on the order are."""
     kernel: tk.ComposedKernel = runpy.run_path(MINE.rpartition(":")[0])["gated_matmul"]

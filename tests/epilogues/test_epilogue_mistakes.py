@@ -186,3 +186,13 @@ def test_whole_numbers_of_more_than_32_bits(body: str, words: str) -> None:
     assert caught.value.code == "TK-EPI-003"
     assert str(caught.value).startswith("mine.py:4: ")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_a_type_that_the_chip_does_not_convert_to(target: str) -> None:
+    """A further output of 8 bits is refused by its name, not by an instruction's, where the chip has none for it."""
+    a = np.ones((64, 64), np.float16)
+    narrow = tilekit.epilogue(lambda x: (x, x.astype("e4m3")))
+    with pytest.raises(TilekitError, match=f"output1 is e4m3, and {target} has no conversion to it") as caught:
+        tilekit.matmul(a, a, epilogue=narrow(), target=target)
+    assert caught.value.code == "TK-EPI-004"

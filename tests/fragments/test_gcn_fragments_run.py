@@ -207,6 +207,16 @@ def _functions(chip: str) -> None:
     same(run(chip, "convert", "float_u32", whole=WORDS).only.view(np.float32), WORDS.astype(np.float32))
 
 
+@check("elementwise.add_where", "elementwise.maximum_where", "elementwise.minimum_where")
+def _where(chip: str) -> None:
+    total, value, counts = FLOATS, np.roll(FLOATS, 7), WORDS & 1
+    for name, combine in (("add", np.add), ("maximum", np.maximum), ("minimum", np.minimum)):
+        out = run(chip, "elementwise", f"{name}_where", total=total, value=value, counts=counts)
+        with np.errstate(invalid="ignore", over="ignore"):
+            expected = np.where(counts == 1, combine(total, value), total)
+        np.testing.assert_array_equal(out.only.view(np.float32), expected)
+
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 MEMORY = np.arange(1, 2049, dtype=np.uint32)

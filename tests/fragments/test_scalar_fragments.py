@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_kernels import BF16, E4M3, E5M2, Array, SmallKernel
 
-from tilekit.assembly.types import B32, S32, U32
+from tilekit.assembly.types import B32, F32, S32, U32
 from tilekit.emulator import MemoryFault
 
 LANES = 32
@@ -315,6 +315,35 @@ def test_shuffle_xor_exchanges_lanes(mask: int) -> None:
     k.store(1, k.thread, k.w.ptx.warp.shuffle_xor_f32(value=k.load(0, k.thread), mask=mask))
     k.run(values, out)
     np.testing.assert_array_equal(out, values[np.arange(64) ^ mask])
+
+
+@pytest.mark.parametrize("first", [0, 4, 28])
+def test_take_reads_one_of_four_lanes(first: int) -> None:
+    """`take_f32` gives lane l of each warp the value of its lane `first` + l % 4."""
+    values = np.arange(64, dtype=np.float32)
+    out = np.zeros(64, np.float32)
+    k = SmallKernel(pointers=2, threads=64)
+    k.store(1, k.thread, k.w.ptx.warp.take_f32(value=k.load(0, k.thread), first=first))
+    k.run(values, out)
+    lane = np.arange(64)
+    np.testing.assert_array_equal(out, values[lane // 32 * 32 + first + lane % 4])
+
+
+@pytest.mark.parametrize(("name", "combine"), [("add", np.add), ("maximum", np.maximum), ("minimum", np.minimum)])
+def test_what_does_not_count_changes_nothing(name: str, combine: np.ufunc) -> None:
+    """`add_where`, `maximum_where` and `minimum_where` combine where an element counts, and keep NaN."""
+    totals, values = numbers(), numbers()[::-1].copy()
+    out = np.zeros(LANES, np.float32)
+    k = SmallKernel(pointers=3)
+    total = k.w.variable(F32, 0.0, "total")
+    total.assign(k.load(0, k.thread))
+    where = getattr(k.w.ptx.elementwise, f"{name}_where")
+    where(total=total, value=k.load(1, k.thread), counts=(k.thread & 1) == 1)
+    k.store(2, k.thread, total)
+    k.run(totals, values, out)
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = np.where(np.arange(LANES) % 2 == 1, combine(totals, values), totals)
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_pairs_of_bytes_as_a_word() -> None:

@@ -179,3 +179,13 @@ def test_what_does_not_go_together() -> None:
         assert caught.value.code == "TK-MM-028"
     problems = MatmulConfig(stream_k=2).problems("sm_90a", MatmulSpec(components=OWN["scheduler"]))
     assert any("nearest: stream_k=0" in problem for problem in problems)
+
+
+def test_a_scheduler_where_clusters_claim_tiles() -> None:
+    """With a scheduler of the caller's none are claimed on sm_100a, whose own claims them, and tiles overlap still."""
+    spec = MatmulSpec(components=OWN["scheduler"])
+    kernel = tilekit.compile(spec, target="sm_100a")
+    assert kernel.config.clc_stages == 0
+    large = np.empty((8192, 8192), ml_dtypes.bfloat16)
+    picked = tilekit.kernel_for(large, large.T, components=OWN["scheduler"], target="sm_100a").config
+    assert (picked.clc_stages, picked.accumulator_stages) == (0, 2)

@@ -7,15 +7,18 @@ import random
 import subprocess
 import sys
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import tilekit
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import F32
+from tilekit.epilogue import row_sum
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.gemv.config import GemvConfig
@@ -75,6 +78,23 @@ def test_the_table_is_read_again(tmp_path: Path) -> None:
     assert again.best(Problem.of(SPEC, **{**SHAPE, "m": 257})) is None
     assert again.path.name == "nvidia-h200.jsonl"
     assert Problem.of(MatmulSpec(functions=ElementwiseSpec(bias=F32, activation="gelu")), **SHAPE) == PROBLEM
+
+
+def test_the_quickest_that_a_call_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Totals are of upright tiles: of what was measured they take the quickest of these, and other calls any."""
+    monkeypatch.setattr(lookup, "table_of", lambda device, target: table)
+    table = TunedTable("NVIDIA H200", SM_90A, tmp_path)
+    swapped, upright, slower = (
+        replace(CONFIGS[0], tile=(128, 64), swap_ab=swap, raster_group=group)
+        for swap, group in ((True, None), (False, None), (False, 4))
+    )
+    times = {swapped: 1e-6, slower: 3e-6, upright: 2e-6}
+    table.add(PROBLEM, [Measurement(config, seconds) for config, seconds in times.items()])
+    shape = {name: SHAPE[name] for name in ("m", "n", "k", "batches")}
+    assert lookup.tuned_config(SPEC, SM_90A, "NVIDIA H200", **shape) == swapped
+    a, b = (np.empty(extents, ml_dtypes.bfloat16) for extents in ((SHAPE["m"], SHAPE["k"]), (SHAPE["n"], SHAPE["k"])))
+    summed = tilekit.kernel_for(a, b.T, epilogue=tilekit.epilogue(lambda x: (x, row_sum(x)))(), target="sm_90a").spec
+    assert lookup.tuned_config(summed, SM_90A, "NVIDIA H200", **shape) == upright
 
 
 def test_a_config_measured_again(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ class ControlFlow:
         self._depth = 1
         self._role: Role | None = None
         self._diverged = 0
+        self._branches: list[list[str]] = []
+        self._skipped: dict[str, Origin] = {}
         self._open: list[tuple[str, Origin]] = []
 
     @property
@@ -128,8 +130,13 @@ class ControlFlow:
             )
         branch = If(condition, True, self._names.new("endif"))
         self.emit(branch)
+        self._branches.append([])
         with self._construct("branch", divergent=not condition.uniform):
             yield
+        made = self._branches.pop()
+        self._skipped.update(dict.fromkeys(made, origin()))
+        if self._branches:
+            self._branches[-1] += made
         self.emit(EndIf(branch))
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,8 +48,11 @@ class TextCheck(Protocol):
         operands: Mapping[str, tuple[RegisterType, int | None]],
         words: Mapping[str, str],
         version: tuple[int, int],
+        *,
+        kept: Collection[str],
+        kind: str,
     ) -> None:
-        """Raise `TextFault` for the first thing that is wrong."""
+        """Raise `TextFault` for the first thing that is wrong; `kept` are operands that the text may only read."""
 
 
 @dataclass(frozen=True)

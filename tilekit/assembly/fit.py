@@ -274,8 +274,8 @@ def _name(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint))
 
 
-def require_protocol(owner: str, name: str, component: object, protocol: type) -> None:
-    """Check that a component offers what a protocol asks for.
+def require_protocol(owner: str, name: str, component: object, protocol: type, *, verb: str = "is given") -> None:
+    """Check that a component offers what a protocol asks for; `verb` is what the owner does with it.
 
     Raises
     ------
@@ -284,7 +284,43 @@ def require_protocol(owner: str, name: str, component: object, protocol: type) -
     """
     reason = _misfit(component, protocol)
     if reason is not None:
-        raise TraceError(f"{owner}({name}=) makes {_named(component)}: {reason}", code="TK-FIT-001")
+        raise TraceError(f"{owner}({name}=) {verb} {_named(component)}: {reason}", code="TK-FIT-001")
+
+
+def handed(component: object, method: str, made: _Result, protocol: type) -> _Result:
+    """What a component's method returned, where it fits the protocol of what the method returns.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` naming the component, the method, and the member that does not fit.
+    """
+    reason = _misfit(made, protocol)
+    if reason is not None:
+        said = f"{type(component).__name__}.{method} returned {_named(made)}: {reason}"
+        raise TraceError(said, code="TK-FIT-001")
+    return made
+
+
+def require_call(owner: str, name: str, function: Callable[..., Any], *positions: str, **named: Any) -> None:
+    """Check that a function of the caller's takes what it will be called with: names of what comes in order, and more.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` with how it is called, and how it can be.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # what is written in C says its parameters to nobody
+        return
+    try:
+        signature.bind(*positions, **named)
+    except TypeError as error:
+        called = ", ".join([*positions, *(f"{one}=" for one in named)])
+        given = getattr(function, "__qualname__", type(function).__name__).rpartition(".")[2]
+        said = f"{owner}({name}=) is given {given}{signature}, but is called with ({called}): {error}"
+        raise TraceError(said, code="TK-FIT-001") from None
 
 
 def check_components(driver: Any) -> None:

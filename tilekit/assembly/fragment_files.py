@@ -155,6 +155,8 @@ def _check_text(fragment: Fragment, dialect: Dialect) -> None:
             operands,
             {immediate.name: immediate.spell(immediate.values[0]) or "" for immediate in fragment.immediates},
             fragment.version,
+            kept=[operand.name for operand in fragment.operands if operand.direction == "in"],
+            kind=fragment.kind,
         )
     except TextFault as fault:
         raise _text_error(fragment.file, fragment.name, fragment.numbers, fault) from fault

@@ -127,6 +127,7 @@ class Value:
                 self._writer.lost_uniform.append(move)
             self.uniform = False
         self._writer.emit(move)
+        self._writer.made(self)
 
     def retyped(self, type_: RegisterType) -> Value:
         """Return the same register seen as another type of the same width; emits nothing."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tilekit.assembly.control_flow import ControlFlow
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
+from tilekit.assembly.fit import Whole, illegal, require_call, require_symbol, require_whole
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
@@ -164,6 +164,8 @@ class Writer(ControlFlow, Verbs):
         """Declare a register of `type_` in the current scope; `hint` becomes part of its name."""
         name = self._names.new(hint)
         self._scopes[-1].registers.append(Register(name, type_))
+        if self._branches:
+            self._branches[-1].append(name)
         return Value(self, type_, name, uniform=uniform)
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
@@ -196,7 +198,21 @@ class Writer(ControlFlow, Verbs):
             return number(value, type_)
         if not value.type.shares_registers(type_):
             raise TraceError(f"{value!r} given where a {type_} is needed", code="TK-TRACE-005")
+        self._require_made(value)
         return value
+
+    def made(self, value: Value) -> None:
+        """Note that a register has a value here, wherever it was declared."""
+        self._skipped.pop(value.text, None)
+
+    def _require_made(self, value: Value) -> None:
+        where = self._skipped.get(value.text)
+        if where is not None:
+            raise TraceError(
+                f"{value!r} is made under w.when() at {where}, and used behind it, where lanes that took the other way "
+                "have none; nearest: a w.variable() before the branch, assigned in it",
+                code="TK-TRACE-021",
+            )
 
     def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
         """Trace one of `tilekit.assembly.trace.OPERATIONS` on operands of `type_` and return its result."""
@@ -226,6 +242,9 @@ class Writer(ControlFlow, Verbs):
         self._check_placement(fragment)
         bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
         bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
+        for name in inputs:
+            if isinstance(given[name], Value):
+                self._require_made(given[name])
         uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
         outputs, loses = [], False
         for operand in fragment.operands:
@@ -247,6 +266,11 @@ class Writer(ControlFlow, Verbs):
 
     def parameter(self, name: str, type_: RegisterType, value: Callable[[Any], Any] | None = None) -> Value:
         """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call."""
+        if not isinstance(type_, RegisterType):
+            legal = "a register type, one of tilekit.compose.registers"
+            raise illegal(f"w.parameter({name!r})", "type_", type_, legal, "registers.U32")
+        if value is not None:
+            require_call(f"w.parameter({name!r})", "value", value, "call")
         return self._declare(Parameter(name, type_, value))
 
     def tensor_map(self, name: str, value: Callable[[Any], Any] | None = None) -> Value:

@@ -1,11 +1,11 @@
 """The measurement: contestants in turn, round after round, compared within the round.
 
 A GPU under load settles at the clock its power limit allows, drifts with temperature, and remembers its neighbour's
-power for tens of milliseconds. So no contestant is timed alone. After a load of 0.3 s the contestants take turns, each
-with an unmeasured lead-in, in an order that rotates; the ratio of two contestants is the median over rounds of the
-ratio within the round, which cancels the drift. That is the *sustained* figure. The *burst* figure is a rested card:
-idle, a little light load to bring the clock up, one pass unmeasured, some milliseconds measured. How long each step
-takes is the pace.
+power for tens of milliseconds. So no contestant is timed alone. After a load of 0.3 s the contestants take turns,
+each with an unmeasured lead-in, in an order that changes: by who is first, and by who comes behind whom. The ratio of
+two contestants is the median over rounds of the ratio within the round, which cancels the drift. That is the
+*sustained* figure. The *burst* figure is a rested card: idle, a little light load to bring the clock up, one pass
+unmeasured, some milliseconds measured. How long each step takes is the pace.
 """
 
 from __future__ import annotations
@@ -128,8 +128,7 @@ def hold(
     windows: dict[str, list[tuple[float, float]]] = {name: [] for name in passes}
     for index in range(pace.most_rounds):
         began = time.perf_counter()
-        turn = index % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in _in_turn(names, index):
             measure(name, pace.lead_in_seconds)
             start = time.perf_counter()
             timings[name].rounds.append(measure(name, pace.slice_seconds) / launches * 1e6)
@@ -141,13 +140,19 @@ def hold(
         timing.sm_mhz, timing.watts = sampler.mean(windows[name])
 
     for index in range(bursts):
-        turn = index % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in _in_turn(names, index):
             time.sleep(pace.idle_seconds)
             machine.light_load(pace.light_load_seconds)
             machine.time(replays[name], 1)
             timings[name].bursts.append(measure(name, pace.burst_seconds) / launches * 1e6)
     return timings
+
+
+def _in_turn(names: list[str], index: int) -> list[str]:
+    """The order of a round: another is first, and who comes behind whom changes, since clocks are inherited."""
+    turn = index % len(names)
+    first, *others = names[turn:] + names[:turn]
+    return [first, *(reversed(others) if index % 2 else others)]
 
 
 def _single_pass(machine: Machine, replay: Callable[[], None]) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tilekit.cli import common, families, kernels, numbers, options, own_bench, own_kernel, workloads
+from tilekit.cli.progress import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,7 +162,8 @@ def bench(
                 like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
                 usual = _LAYERS if layers else _HEADS if heads else _SHAPES
                 shapes = [kernels.problem_of(family, text, like) for text in shape or usual]
-                record = _run_shapes(shapes, like, wanted, seconds or _SECONDS, speed, seed, host)
+                with waiting("measuring", as_json):
+                    record = _run_shapes(shapes, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
         _show(record, json_file, markdown_file, plot, as_json)
     failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.progress import waiting
 
 _ACTIONS = ("list", "verify", "clear")
 
@@ -42,11 +43,13 @@ def cache(
             )
         kept = default_cache()
         if action == "clear":
-            removed = kept.clear()
+            with waiting("removing entries", as_json):
+                removed = kept.clear()
             typer.echo(json.dumps({"removed": removed}) if as_json else f"{_entries(removed)} removed")
             return
-        damaged = kept.verify() if action == "verify" else []
-        stats, files = kept.stats(), kept.entries()
+        with waiting("reading entries", as_json):
+            damaged = kept.verify() if action == "verify" else []
+            stats, files = kept.stats(), kept.entries()
     if as_json:
         facts = {"folder": str(stats.folder), "entries": stats.entries, "bytes": stats.bytes, "limit": stats.limit}
         rows = [asdict(file) for file in files]

@@ -33,9 +33,22 @@ def presented(as_json: bool = False) -> Iterator[None]:
         fail(ArgumentError(f"a file cannot be read or written: {error}", code="TK-CLI-011"), USAGE, as_json)
     except Exception as error:
         exit_code = _exit_code(error)
-        if exit_code is None:
+        if exit_code is not None:
+            fail(error, exit_code, as_json)
+        line = _line_of_own(error)
+        if line is None:
             raise
-        fail(error, exit_code, as_json)
+        fail(ArgumentError(f"{line}: {type(error).__name__}: {error}", code="TK-CLI-013"), USAGE, as_json)
+
+
+def _line_of_own(error: Exception) -> str | None:
+    """File and line where an error came up, if that is in a file of kernels of the caller's (`own_kernel.load`)."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None or frame.tb_frame.f_globals.get("__name__") != "<run_path>":
+        return None
+    return f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}"
 
 
 def _exit_code(error: Exception) -> int | None:

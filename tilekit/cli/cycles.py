@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.progress import waiting
 
 
 def cycles(
@@ -40,7 +41,7 @@ def cycles(
     Examples: `tilekit cycles examples/mfma_loop.s`; `tilekit cycles kernel.hsaco --k-tiles 2 --json`;
     `tilekit cycles kernel.s --loop .LBB0_3 --waves 8 --load-latency 1500`.
     """
-    with common.presented(as_json):
+    with common.presented(as_json), waiting(f"replaying {file.name}", as_json):
         from tilekit.cycles import replay_loop
 
         figures = {} if load_latency is None else {"load_latency": load_latency}

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.progress import waiting
 
 
 def disassemble(
@@ -30,7 +31,8 @@ def disassemble(
 
         if out is not None:
             require_writable(out, "--out")
-        text = read_code_object(file)
+        with waiting(f"decoding {file.name}", as_json):
+            text = read_code_object(file)
         if out is not None:
             out.write_text(text, "utf-8")
     if as_json:

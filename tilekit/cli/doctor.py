@@ -14,6 +14,7 @@ import typer
 
 from tilekit.cli import common, tables
 from tilekit.cli.doctor_amd import amd_section
+from tilekit.cli.progress import waiting
 
 _PACKAGES = (
     "numpy",
@@ -40,7 +41,7 @@ def doctor(as_json: common.Json = False) -> None:
     Exits with 3 if there is a GPU and something is missing to use it; without a GPU the emulator is all there is, and
     that is well.
     """
-    with common.presented(as_json):
+    with common.presented(as_json), waiting("asking the machine", as_json):
         gpus, gpu_problem, gpu_expected = _gpus()
         tools, tool_problem = _tools()
         sections: dict[str, Section] = {

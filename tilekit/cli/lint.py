@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tilekit.cli import common, own_kernel
+from tilekit.cli.progress import waiting
 
 
 def lint(
@@ -39,7 +40,8 @@ def lint(
             from tilekit.emulator.ptx.lint.lint import lint as lint_text
         # A PTX text that names a chip of its own is checked for that one, known to the emulator or not.
         amd = source.language == "AMDGCN"
-        remarks = lint_text(source.text, source.chip(target) if amd or target is not None else None)
+        with waiting(f"checking {file.name}", as_json):
+            remarks = lint_text(source.text, source.chip(target) if amd or target is not None else None)
     if as_json:
         typer.echo(json.dumps({"file": str(file), "clean": not remarks, "remarks": [asdict(r) for r in remarks]}))
     else:

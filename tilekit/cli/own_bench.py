@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from tilekit.cli import common, own_kernel
+from tilekit.cli.progress import waiting
 
 if TYPE_CHECKING:
     from tilekit.bench.contest import Pace
@@ -39,7 +40,7 @@ def bench(
         wanted = [one for index, one in enumerate(wanted) if one not in wanted[:index]]
         machine = require_machine()
         records: list[dict[str, Any]] = []
-        with ClockSampler(machine.uuid) as sampler:
+        with ClockSampler(machine.uuid) as sampler, waiting("measuring", as_json):
             for extents in wanted:
                 passes = _contestants(machine, found, extents, seed)
                 timings = hold(machine, passes, LAUNCHES, seconds / len(wanted), sampler, pace, with_bursts=False)

@@ -60,8 +60,8 @@ def load(kernel: str) -> ComposedKernel:
     from tilekit.compose.kernel import ComposedKernel
     from tilekit.errors import ArgumentError, TilekitError
 
-    file, _, name = kernel.rpartition(".py:")
-    path = Path(f"{file}.py" if name and file else kernel)
+    file, _, name = kernel.removesuffix(":").rpartition(".py:")
+    path = Path(f"{file}.py" if name and file else kernel.removesuffix(":"))
     if not path.is_file():
         beside = [one.name for one in path.parent.glob("*.py")]
         near = difflib.get_close_matches(path.name, beside, 1)
@@ -85,8 +85,10 @@ def load(kernel: str) -> ComposedKernel:
         raise ArgumentError(f"{path}{line}: {type(error).__name__}: {error}", code="TK-CLI-013") from None
     kernels = {key: value for key, value in made.items() if isinstance(value, ComposedKernel)}
     if not file or name not in kernels:
-        what = f"{name} there is {made[name]!r}, no kernel" if file and name in made else f"it has no {name or 'name'}"
-        near = difflib.get_close_matches(name, kernels, 1, 0.0)
+        what = f"{name} there is {made[name]!r}, no kernel" if file and name in made else f"it has no {name}"
+        if not file:
+            name, what = "", "it names a file, and no kernel in it"
+        near = difflib.get_close_matches(name, kernels, 1, 0.0) or list(kernels)[:1]
         raise ArgumentError(
             f"KERNEL {kernel}: {what}; kernels in {path}: {', '.join(kernels) or 'none (@tk.kernel makes one)'}"
             + (f"; nearest: {path}:{near[0]}" if near else ""),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Shown
 
     from tilekit.emulator.core.schedules import Progress
 
@@ -40,14 +41,10 @@ def progress_bar(unit: str, as_json: bool) -> Iterator[Progress | None]:
     task = bar.add_task(unit, total=None)
 
     def advance(done: int, total: int, seconds: float) -> None:
-        if seconds > PATIENCE and not bar.live.is_started:
-            bar.start()
         bar.update(task, completed=done, total=total)
 
-    try:
+    with _shown_late(bar):  # also where the first of them is not reached: a kernel is traced and assembled before
         yield advance
-    finally:
-        bar.stop()
 
 
 @contextmanager
@@ -61,6 +58,13 @@ def waiting(what: str, as_json: bool) -> Iterator[None]:
         return
     shown = Progress(SpinnerColumn(), TextColumn(what), TimeElapsedColumn(), console=console, transient=True)
     shown.add_task(what, total=None)
+    with _shown_late(shown):
+        yield
+
+
+@contextmanager
+def _shown_late(shown: Shown) -> Iterator[None]:
+    """Show it once `PATIENCE` is at its end, until this is left."""
     late = threading.Timer(PATIENCE, shown.start)
     late.daemon = True
     late.start()

@@ -44,7 +44,7 @@ from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
-from tilekit.epilogue.fusion import Fused, Fusion, Reducing
+from tilekit.epilogue.fusion import Fused, Fusion, Reducing, Spreading
 from tilekit.epilogue.heads import HeadEpilogue, LogSums, PackedLogSums
 from tilekit.epilogue.quantised import QuantisedEpilogue
 from tilekit.epilogue.row_sums import RowSums
@@ -237,6 +237,7 @@ __all__ = [
     "SourceRing",
     "SplitCounterSync",
     "SplitKReduction",
+    "Spreading",
     "Stage",
     "StageLoader",
     "StageTile",

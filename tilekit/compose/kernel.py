@@ -156,7 +156,7 @@ class ComposedKernel(ArrayKernel):
             uses=Declared(self.name, self.operands),
         )
         scheduler = self._compose(w)
-        if not callable(getattr(scheduler, "schedule", None)):
+        if isinstance(scheduler, type) or not callable(getattr(scheduler, "schedule", None)):
             raise TraceError(
                 f"{self.name} returned {scheduler!r}; a kernel function returns its scheduler (StaticScheduler, "
                 "StreamKScheduler, ...), which says how many clusters a launch has",
@@ -372,10 +372,12 @@ class ComposedKernel(ArrayKernel):
         Raises
         ------
         ArgumentError
-            ``TK-COMP-006`` where the results of two interleavings differ.
+            ``TK-COMP-006`` where the results of two interleavings differ, ``TK-COMP-010`` where no thread writes an
+            element.
         """
         inputs = self.example(**given)
-        return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds)
+        outputs = [one.name for one in self.operands if isinstance(one, Output)]
+        return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds, outputs=outputs)
 
     # -- what a launch asks -------------------------------------------------------------------------------------------
 

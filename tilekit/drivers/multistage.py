@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import handed
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.profiler import timed
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
-from tilekit.drivers.warp_specialized import WarpSpecialized
+from tilekit.drivers.warp_specialized import BoundLoader, BoundOp, WarpSpecialized, each_tile
 from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_pipeline.together_sync import TogetherSync
@@ -82,19 +83,19 @@ class Multistage(WarpSpecialized):
 
     def _work(self, w: Writer, warp: Value, role: Role) -> None:
         group = Warpgroup.of(w, warp, role)
-        loader = self.loader.bind(w)
+        loader = handed(self.loader, "bind", self.loader.bind(w), BoundLoader)
         if loader.writer is None:
             raise TraceError(
                 "Multistage has its role's threads copy; nearest: CpAsyncLoader for each tile", code="TK-TRACE-013"
             )
         accumulators = self.accumulators.producer(w, role)
-        op = self.op.bind(w, self.inputs.tiles, group)
+        op = handed(self.op, "bind", self.op.bind(w, self.inputs.tiles, group), BoundOp)
         store, complete = self._storing(w, group), self.accumulators.consumer(w, group)
         stages = _Stages(w, self, cast(SteppedOp, op), loader.writer)
         clock = self._clock(w, "mma", group)
-        for tile in self.scheduler.tiles(w, role):
+        for tile in each_tile(w, self.scheduler, role):
             with timed(clock, tile), accumulators.acquire(tile) as target:
-                stages.multiply(tile, loader.at(w, tile), target)
+                stages.multiply(tile, handed(loader, "at", loader.at(w, tile), TileCopies), target)
             with complete.acquire(tile) as finished:
                 store.tile(finished, tile)
         store.finish()

@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import check_components
+from tilekit.assembly.fit import check_components, handed
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.profiler import TileProfiler, timed
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.drivers.warp_specialized import BoundLoader, Epilogue, Reduction, StageLoader, TileScheduler
+from tilekit.drivers.warp_specialized import (
+    BoundEpilogue,
+    BoundLoader,
+    Epilogue,
+    Reduction,
+    StageLoader,
+    TileScheduler,
+    each_tile,
+)
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
@@ -103,15 +111,15 @@ class Together:
 
     def _work(self, w: Writer, warp: Value, role: Role) -> None:
         group = Warpgroup.of(w, warp, role)
-        loader = self.loader.bind(w)
+        loader = handed(self.loader, "bind", self.loader.bind(w), BoundLoader)
         k_tiles = self.k_tiles(w, warp, role, group, loader)
-        epilogue = self.epilogue.bind(w, group)
+        epilogue = handed(self.epilogue, "bind", self.epilogue.bind(w, group), BoundEpilogue)
         reduction = self.reduction.bind(w, group) if self.reduction is not None else None
         multiplies, stores = (
             None if self.profiler is None else self.profiler.clock(w, activity, group=group.index, thread=group.thread)
             for activity in ("mma", "epilogue")
         )
-        for tile in self.scheduler.tiles(w, role):
+        for tile in each_tile(w, self.scheduler, role):
             with timed(multiplies, tile):
                 k_tiles.multiply(tile, *loader.at(w, tile).tiles)  # type: ignore[attr-defined]
             with timed(stores, tile):

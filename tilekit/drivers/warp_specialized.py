@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tilekit.assembly.fit import check_components, illegal
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import check_components, handed, illegal
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
@@ -20,8 +21,9 @@ from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.drivers.roles import Body, match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.emulator.core.errors import shown
 from tilekit.tile_io.payload_loader import TileCopies
-from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorProducer, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tiles.call import Call, Schedule
@@ -231,14 +233,14 @@ class WarpSpecialized:
 
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with working_threads(w, warp, role, self.cluster):
-            loader = self.loader.bind(w)
+            loader = handed(self.loader, "bind", self.loader.bind(w), BoundLoader)
             if self.order is not None:
                 loader = self.order.first(w, loader)
             producer = self.inputs.producer(w, loader.writer)
             clock = self._clock(w, "load", None if role.one_thread else Warpgroup.of(w, warp, role))
-            for tile in self.scheduler.tiles(w, role):
+            for tile in each_tile(w, self.scheduler, role):
                 with timed(clock, tile):
-                    copies = loader.at(w, tile)
+                    copies = handed(loader, "at", loader.at(w, tile), TileCopies)
                     for k in self._k_blocks(w, tile):
                         with producer.acquire() as stage:
                             copies.load(w, stage, k)
@@ -250,16 +252,16 @@ class WarpSpecialized:
     def _multiply(self, w: Writer, warp: Value, role: Role) -> None:
         stores = self.warps.get("epilogue") is None
         group = Warpgroup.of(w, warp, role) if stores else None
-        accumulators = self.accumulators.producer(w, role)
+        accumulators = handed(self.accumulators, "producer", self.accumulators.producer(w, role), AccumulatorProducer)
         with working_threads(w, warp, role, self.cluster):
-            op = self.op.bind(w, self.inputs.tiles, group)
+            op = handed(self.op, "bind", self.op.bind(w, self.inputs.tiles, group), BoundOp)
             promotes = accumulators.promote is not None
             consumer = self.inputs.consumer(w, op, in_flight=self.in_flight, promotes=promotes)
             store = self._storing(w, group) if group is not None else None
             complete = self.accumulators.consumer(w, group) if group is not None else None
             clock = self._clock(w, "mma", group)
             schedule = self.consumers.bind(w, group)
-            for tile in self.scheduler.tiles(w, role):
+            for tile in each_tile(w, self.scheduler, role):
                 with schedule.tile(consumer, tile, self.inputs.payload.k):
                     with timed(clock, tile), accumulators.acquire(tile) as target:
                         for k in self._k_blocks(w, tile):
@@ -281,13 +283,13 @@ class WarpSpecialized:
         group = Warpgroup.of(w, warp, role)
         accumulators = self.accumulators.consumer(w, group)
         store = self._storing(w, group)
-        for tile in self.scheduler.tiles(w, role):
+        for tile in each_tile(w, self.scheduler, role):
             with accumulators.acquire(tile) as finished:
                 store.tile(finished, tile)
         store.finish()
 
     def _storing(self, w: Writer, group: Warpgroup) -> _Storing:
-        epilogue = self.epilogue.bind(w, group)
+        epilogue = handed(self.epilogue, "bind", self.epilogue.bind(w, group), BoundEpilogue)
         reduction = self.reduction.bind(w, group) if self.reduction is not None else None
         return _Storing(w, epilogue, reduction, self.k, self._clock(w, "epilogue", group))
 
@@ -307,7 +309,7 @@ class WarpSpecialized:
             if self.order is not None:
                 source = self.order.behind(source)
             clock = self._clock(w, "epilogue_load")
-            for tile in self.scheduler.tiles(w, role):
+            for tile in each_tile(w, self.scheduler, role):
                 with timed(clock, tile):
                     source.load(w, tile if self.reduction is None else self.reduction.part(tile))
 
@@ -348,6 +350,28 @@ class WarpSpecialized:
         if self.cluster.size > 1 or self.accumulators.allocated:
             self.cluster.sync(w, self.warps.threads)
         self.accumulators.free(w, warp)
+
+
+def each_tile(w: Writer, scheduler: TileScheduler, role: Role) -> Iterator[Tile]:
+    """The device loop over a role's tiles, whose body a scheduler yields once.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` where it yields something else than one tile.
+    """
+    name, made = type(scheduler).__name__, scheduler.tiles(w, role)
+    legal = "a device loop, which yields the tile of its body once; nearest: `yield from` of StaticScheduler's"
+    if not isinstance(made, Iterator):
+        raise TraceError(f"{name}.tiles returned {shown(made)}; legal: {legal}", code="TK-FIT-001")
+    count = 0
+    for count, tile in enumerate(made, 1):
+        if not isinstance(tile, Tile) or count > 1:
+            what = f"{count} tiles" if count > 1 else shown(tile)
+            raise TraceError(f"{name}.tiles yields {what}; legal: {legal}", code="TK-FIT-001")
+        yield tile
+    if not count:
+        raise TraceError(f"{name}.tiles yields no tile; legal: {legal}", code="TK-FIT-001")
 
 
 @dataclass(frozen=True)

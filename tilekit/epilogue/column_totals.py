@@ -13,7 +13,7 @@ from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
+from tilekit.epilogue.combining import NEUTRAL, Combine, combine_where, combined
 from tilekit.epilogue.totals import LeftTile, Tiles, Totals, acquire, count, reset
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
@@ -102,8 +102,7 @@ class ColumnTotals(Totals):
         `row` is a row of the warp's fragment.
         """
         fragment = self._layout.fragment
-        mine = total.values[which]
-        mine.assign(combined(w, self._combine, mine, counted(w, self._combine, value, counts)))
+        combine_where(w, self._combine, total.values[which], value, counts)
         total.added.append(which)
         if len(total.added) < 4:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import Literal, TypeAlias
 
-from tilekit.assembly.types import F32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 
@@ -23,6 +22,8 @@ def combined(w: Writer, how: Combine, a: Value, b: Operand) -> Value:
     return combine(a=a, b=b)  # type: ignore[no-any-return]
 
 
-def counted(w: Writer, how: Combine, value: Value, counts: Value) -> Value:
-    """An element if it counts, else what changes nothing."""
-    return w.select(counts, value, NEUTRAL[how], F32)
+def combine_where(w: Writer, how: Combine, total: Value, value: Value, counts: Value) -> None:
+    """Combine `total` with an element if it `counts`: an instruction where instructions have predicates."""
+    elementwise = w.isa.elementwise
+    combine = {"sum": elementwise.add_where, "max": elementwise.maximum_where, "min": elementwise.minimum_where}[how]
+    combine(total=total, value=value, counts=counts)

@@ -11,7 +11,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element, store_elements
-from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
+from tilekit.epilogue.fusion import Fusion, reducing, require_element, require_fusion
 from tilekit.tile_op.accumulator_fragments import FOUR
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup, require_layout
 from tilekit.tiles.tile import Tile
@@ -270,7 +270,9 @@ class _Matrix:
             beside = (line.source + w.widen_multiply(column, e._source.bytes)).retyped(GMEM)
             old = load_element(w, e._source, address=beside, valid=valid)
         row, place = which
-        return e._functions.apply(w, value, known.columns, place, known.rows, row, old)
+        made = e._functions.apply(w, value, known.columns, place, known.rows, row, old)
+        require_element(f"{type(e._functions).__name__}.apply", made)
+        return made
 
 
 class _AsRows:

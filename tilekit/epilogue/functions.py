@@ -8,16 +8,19 @@ from typing import ClassVar, Literal
 from tilekit.annotations import check_fields
 from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
-from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32, DType
-from tilekit.epilogue.elements import load_element
+from tilekit.epilogue.vectors import Pair, Vector, spread_column, taken
 from tilekit.errors import ArgumentError
 from tilekit.tiles.tile import Tile
 
 Activation = Literal["relu", "gelu", "silu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "silu")
+
+SQRT_2_PI = 0.7978845608028654
+"""sqrt(2 / pi), of gelu's tanh form."""
 
 ScaleKind = Literal["value", "pointer"]
 
@@ -134,7 +137,7 @@ class Elementwise:
         self._spec = spec
         self._precise = precise
         self._scale: Value | None = None
-        self._bias: _Vector | None = None
+        self._bias: Vector | None = None
         if spec.scale == "value":
             self._scale = w.parameter("scale", F32_REGISTER, lambda call: call.number("scale"))
         elif spec.scale == "pointer":
@@ -145,13 +148,13 @@ class Elementwise:
             if rows is None:
                 raise illegal("Elementwise", "rows", rows, "the number of rows, each of which has a scale")
             w.uses(self, "spec.scale_a", "scale_a", dtype=F32, along="rows")
-            self._scale_a = _Vector.declare(w, "scale_a", F32, rows, batched=batched)
+            self._scale_a = Vector.declare(w, "scale_a", F32, rows, batched=batched)
         if spec.scale_b:
             w.uses(self, "spec.scale_b", "scale_b", dtype=F32, along="columns")
-            self._scale_b = _Vector.declare(w, "scale_b", F32, columns, batched=batched)
+            self._scale_b = Vector.declare(w, "scale_b", F32, columns, batched=batched)
         if spec.bias is not None:
             w.uses(self, "spec.bias", "bias", dtype=spec.bias, along="columns")
-            self._bias = _Vector.declare(w, "bias", spec.bias, columns, batched=spec.biases)
+            self._bias = Vector.declare(w, "bias", spec.bias, columns, batched=spec.biases)
         self._beta = None
         if spec.residual is not None:
             self._beta = w.parameter("beta", F32_REGISTER, lambda call: call.number("beta"))
@@ -184,6 +187,20 @@ class Elementwise:
         """Fetch what columns `column` and ``column + apart`` need (zeros beyond N)."""
         return ColumnPair(_pair(w, self._scale_b, column, apart, batch), _pair(w, self._bias, column, apart, batch))
 
+    @property
+    def spreads(self) -> bool:
+        """Whether columns have scales or a bias."""
+        return self._scale_b is not None or self._bias is not None
+
+    def spread(self, w: Writer, column: Value, *, batch: Operand = 0) -> ColumnPair:
+        """Fetch what two columns a lane need, of those from `column` on."""
+        return self.columns(w, spread_column(w, column), batch=batch)
+
+    def spread_pair(self, w: Writer, spread: ColumnPair, at: int, column: Value) -> ColumnPair:
+        """Take what this lane's columns `at` need from those that have it."""
+        scale, bias = (None if held is None else taken(w, held, at) for held in (spread.scale, spread.bias))
+        return ColumnPair(scale, bias)
+
     def apply(
         self,
         w: Writer,
@@ -213,9 +230,8 @@ class Elementwise:
                 result: Value = w.isa.elementwise.relu(x=value)
                 return result
             case "gelu":
-                cubed = value * value * 0.044715
-                argument = w.isa.elementwise.fma(a=cubed, b=value, c=value) * 0.7978845608028654
-                return self._gate(w, value, argument)
+                slope = w.isa.elementwise.fma(a=value * value, b=SQRT_2_PI * 0.044715, c=SQRT_2_PI)
+                return self._gate(w, value, value * slope)
             case "silu":
                 return self._gate(w, value, value * 0.5)
         return value
@@ -233,46 +249,8 @@ class Elementwise:
         return gated
 
 
-@dataclass(frozen=True)
-class _Vector:
-    """A value for each row or column, in global memory.
-
-    Attributes
-    ----------
-    address, dtype, extent
-        Where it begins, of what it is made, and how long it is.
-    batch_pitch
-        Elements from one matrix of a batch to the next, where each has its own.
-    """
-
-    address: Value
-    dtype: DType
-    extent: Value
-    batch_pitch: Value | None
-
-    @classmethod
-    def declare(cls, w: Writer, name: str, dtype: DType, extent: Value, *, batched: bool = False) -> _Vector:
-        """Declare its kernel parameters."""
-        address, pitch = w.parameter(name, GMEM, lambda call: call.address(name)), f"{name}_batch_pitch"
-        return cls(
-            address, dtype, extent, w.parameter(pitch, U32, lambda call: call.number(pitch)) if batched else None
-        )
-
-    def load(self, w: Writer, index: Value, batch: Operand) -> Value:
-        """The element at `index`, 0 beyond the last."""
-        valid = index < self.extent
-        start = self.address
-        if self.batch_pitch is not None and isinstance(batch, Value):
-            start = start + w.widen_multiply(batch, self.batch_pitch) * self.dtype.bytes
-        address = (start + w.widen_multiply(index, self.dtype.bytes)).retyped(GMEM)
-        return load_element(w, self.dtype, address=address, valid=valid)
-
-
-def _pair(w: Writer, vector: _Vector | None, first: Value, apart: int, batch: Operand) -> tuple[Value, Value] | None:
-    if vector is None:
-        return None
-    value = vector.load(w, first, batch)
-    return value, vector.load(w, first + apart, batch) if apart else value
+def _pair(w: Writer, vector: Vector | None, first: Value, apart: int, batch: Operand) -> Pair | None:
+    return None if vector is None else vector.pair(w, first, apart, batch)
 
 
 __all__ = ["ACTIVATIONS", "Activation", "ColumnPair", "Elementwise", "ElementwiseSpec", "RowPair", "ScaleKind"]

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import component, require_call, require_protocol
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
+from tilekit.emulator.core.errors import shown
 from tilekit.epilogue.row_sums import RowSums, RowTotals, SummedColumn
 from tilekit.epilogue.totals import Uncounted
 from tilekit.tiles.tile import Tile
@@ -69,6 +70,37 @@ class Reducing(Fusion, Protocol):
         """The role has no more tiles; by all lanes of the warp, once a role."""
 
 
+class Spreading(Fusion, Protocol):
+    """A fusion whose columns a warp's lanes may fetch together, two each of `SPREAD`: optional.
+
+    An epilogue in which four lanes have a row asks for it, where N is even and so are its columns.
+    """
+
+    @property
+    def spreads(self) -> bool:
+        """Whether columns have anything of their own."""
+
+    def spread(self, w: Writer, column: Value, *, batch: Operand = 0) -> Any:
+        """Fetch what columns `column` and on need, two a lane (they may lie beyond N); by all lanes of the warp."""
+
+    def spread_pair(self, w: Writer, spread: Any, at: int, column: Value) -> Any:
+        """Return what `columns` returns, of `column` and the one after it; by all lanes of the warp.
+
+        They are ``at + 2 (lane % 4)`` and on of those that `spread` fetched.
+        """
+
+
+def spreading(functions: Fusion) -> Spreading | None:
+    """What may fetch columns for a warp: the functions, where they can, and no subclass has other columns."""
+    owners = [next((at for at, one in enumerate(type(functions).__mro__) if name in vars(one)), None) for name in _BOTH]
+    if owners[0] is None or owners[1] is None or owners[0] > owners[1]:
+        return None
+    return cast(Spreading, functions) if cast(Spreading, functions).spreads else None
+
+
+_BOTH = ("spread", "columns")
+
+
 def reducing(functions: Fusion) -> Reducing | None:
     """What must be told of tiles: the functions, where they combine elements of a row."""
     return cast(Reducing, functions) if functions.reduces_rows else None
@@ -108,6 +140,14 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
             "or another Fusion",
             code="TK-EPI-001",
         )
+    for name in ("uses_rows", "reduces_rows"):
+        if not isinstance(getattr(functions, name), bool):
+            given = getattr(functions, name)
+            raise TraceError(
+                f"{where}: {kind}.{name} is {shown(given)}; legal: True or False, an attribute or a property",
+                code="TK-EPI-001",
+            )
+    require_protocol(where, "functions", functions, Reducing if functions.reduces_rows else Fusion)  # type: ignore[attr-defined]
     if functions.reduces_rows and transposed:  # type: ignore[attr-defined]
         raise TraceError(
             f"{kind} combines the elements of a row, but {where} holds the transpose of the output, in which a row is "
@@ -120,6 +160,13 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
             f"{_matrix(source)}; give both the same type",
             code="TK-EPI-001",
         )
+
+
+def require_element(name: str, made: object) -> None:
+    """Check what a function made of an element (``TK-EPI-002``)."""
+    if not isinstance(made, Value) or made.type is not F32:
+        said = f"{name} returned {made!r} for an element of the output; it must return an f32 value"
+        raise TraceError(said, code="TK-EPI-002")
 
 
 def _matrix(source: DType | None) -> str:
@@ -150,6 +197,7 @@ class Fused:
     def __init__(
         self, function: Callable[..., Value], *, source: DType | None = None, row_sums: RowSums | None = None
     ) -> None:
+        require_call("Fused", "function", function, "w", "x", *(() if source is None else ("source",)))
         self._function = function
         self._source = source
         self._sums = row_sums
@@ -196,12 +244,7 @@ class Fused:
     ) -> Value:
         """Return what the function makes of an element."""
         result = self._function(w, value) if source is None else self._function(w, value, source)
-        if not isinstance(result, Value) or result.type is not F32:
-            name = getattr(self._function, "__qualname__", repr(self._function))
-            raise TraceError(
-                f"{name} returned {result!r} for an element of the output; it must return an f32 value",
-                code="TK-EPI-002",
-            )
+        require_element(getattr(self._function, "__qualname__", repr(self._function)), result)
         if rows is not None and columns is not None:
             rows.add(w, row, result, columns[column].index, columns[column].inside)
         return result

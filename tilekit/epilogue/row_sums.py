@@ -1,8 +1,8 @@
 """Sums of the output's rows, beside it, or their largest or smallest elements: the same every time.
 
 A warp has rows of a tile, and all its columns or those of its share. It leaves their sums over these columns in a
-workspace; the warp that counts last for its rows adds what all of them left, in the order of the columns, and stores
-the sums. No warp waits for another, and it does not matter which CTA comes first.
+workspace; the warp that counts last for its rows adds what all of them left, in an order of its own, and stores the
+sums. No warp waits for another, and it does not matter which CTA comes first.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
+from tilekit.epilogue.combining import NEUTRAL, Combine, combine_where, combined
 from tilekit.epilogue.totals import LeftTile, Tiles, Totals, acquire, reset
 from tilekit.tile_op.accumulator_fragments import ACROSS
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
 
-IN_FLIGHT = 8
-"""Parts that the last warp loads before it adds the first of them: a load takes longer than so many additions."""
+IN_FLIGHT = 32
+"""Parts that a lane of the last warp loads before it adds the first of them: a load takes longer than these additions.
+
+Two lanes have every second part of a row each. Of the kernel's last tiles all of this is behind the last product.
+"""
 
 
 @component
@@ -108,17 +111,18 @@ class RowSums(Totals):
         w.isa.memory.store_global_f32(address=part, value=total, valid=line.valid)
 
     def _line(self, w: Writer, row: Value, batch: Value | None) -> SummedRow:
-        """Of the two rows from `row` on that of this lane: two of the lanes across have one each."""
+        """Of the two rows from `row` on that of this lane: of the four lanes across, two have one."""
         fragment = self._layout.fragment
         across = (w.lane() // fragment.column_lanes) & (ACROSS - 1)
-        upper = across == 0
+        upper = (across & 1) == 0
         row = w.select(upper, row, row + fragment.apart)
         # Rows of all matrices of a batch are counted through, here with those that only fill a cluster.
         place, stored = row, row
         if self._height is not None and batch is not None:
             place, stored = row + batch * self._height, row + batch * self._rows
         parts = self._parts + w.widen_multiply(place, self._tiles) * 4
-        return SummedRow(parts, stored, upper, (across < 2) & (row < self._rows))
+        inside = row < self._rows
+        return SummedRow(parts, stored, upper, across >> 1, inside, (across < 2) & inside)
 
     def counter(self, w: Writer, left: LeftTile) -> Value:
         """That of the warp's first fragment: all warps that have those rows have the same others."""
@@ -130,28 +134,32 @@ class RowSums(Totals):
         return self._tiles
 
     def combine_parts(self, w: Writer, left: LeftTile) -> None:
-        """Add the parts of the warp's rows, in the order of the columns, and store the sums."""
+        """Add the parts of the warp's rows, every second one in the order of the columns, and store the sums."""
         acquire(w)
         batch = None if self._height is None else left.batch
         lines = [self._line(w, left.row + first, batch) for first in self._firsts]
         totals = [w.variable(F32, NEUTRAL[self._combine], "row_total") for _ in lines]
         at_once = max(1, IN_FLIGHT // len(lines))
-        for index in w.range(self._tiles, step=at_once, name="part"):
-            there = [index + ahead < self._tiles for ahead in range(at_once)]
-            parts = [self._load(w, line, index, there) for line in lines]
+        for index in w.range(self._tiles, step=2 * at_once, name="part"):
+            first = index + lines[0].second
+            there = [first + 2 * ahead < self._tiles for ahead in range(at_once)]
+            parts = [self._load(w, line, first, there) for line in lines]
             for total, values in zip(totals, parts, strict=True):
                 for part, inside in zip(values, there, strict=True):
-                    total.assign(combined(w, self._combine, total, counted(w, self._combine, part, inside)))
+                    combine_where(w, self._combine, total, part, inside)
+        for total in totals:
+            other = w.isa.warp.shuffle_xor_f32(value=total, mask=self._layout.fragment.masks_across[1])
+            total.assign(combined(w, self._combine, total, other))
         for line, total in zip(lines, totals, strict=True):
             out = (self._out + w.widen_multiply(line.stored, 4)).retyped(GMEM)
             w.isa.memory.store_global_f32(address=out, value=total, valid=line.valid)
         reset(w, self.counter(w, left).retyped(GMEM))
 
-    def _load(self, w: Writer, line: SummedRow, index: Value, there: Sequence[Value]) -> list[Value]:
-        """Parts of a row from `index` on, those that are there."""
-        address = line.parts + w.widen_multiply(index, 4)
+    def _load(self, w: Writer, line: SummedRow, first: Value, there: Sequence[Value]) -> list[Value]:
+        """Every second part of a row from `first` on, those that are there."""
+        address = line.parts + w.widen_multiply(first, 4)
         return [
-            w.isa.memory.load_coherent_f32(address=(address + 4 * ahead).retyped(GMEM), valid=line.valid & inside)
+            w.isa.memory.load_coherent_f32(address=(address + 8 * ahead).retyped(GMEM), valid=line.inside & inside)
             for ahead, inside in enumerate(there)
         ]
 
@@ -168,13 +176,19 @@ class SummedRow:
         Its place in the vector.
     upper
         Whether it is the first of the lane's two rows.
+    second
+        Which of its parts are this lane's: 1 for every second one, from the second on.
+    inside
+        Whether the output has it.
     valid
-        Whether it is this lane's to store, and one of the output.
+        Whether it is this lane's to store, too.
     """
 
     parts: Value
     stored: Value
     upper: Value
+    second: Value
+    inside: Value
     valid: Value
 
 
@@ -211,5 +225,4 @@ class RowTotals:
     def add(self, w: Writer, which: int, value: Value, column: Value, counts: Value) -> None:
         """Add an element of row `which` in a column, if it `counts`."""
         self.columns.append(column)
-        total = self.sums[which]
-        total.assign(combined(w, self.combine, total, counted(w, self.combine, value, counts)))
+        combine_where(w, self.combine, self.sums[which], value, counts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, illegal, require_word
@@ -10,10 +12,11 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
-from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
+from tilekit.epilogue.fusion import Fusion, Spreading, reducing, require_element, require_fusion, spreading
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
+from tilekit.epilogue.vectors import SPREAD
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import (
@@ -145,6 +148,7 @@ class BoundStagedEpilogue:
         epilogue._functions.bind(w)
         thread, plan = group.thread, epilogue._plan
         layout = plan.layout
+        self._corner: Value | int = 0
         self._part = group.part
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
@@ -159,7 +163,8 @@ class BoundStagedEpilogue:
         if not plan.transposed or uses_rows:
             self._lane_column = (thread & 3) * 2
             if len(layout.parts) > 1:
-                self._lane_column = self._lane_column + layout.corner(w, thread)[1]
+                self._corner = layout.corner(w, thread)[1]
+                self._lane_column = self._lane_column + self._corner
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
         if own is not None:
             self._access = plan.access(thread=thread, subtiles=self._subtile)
@@ -175,6 +180,7 @@ class BoundStagedEpilogue:
         require_layout("StagedEpilogue", layout, accumulators)
         first_row = tile.row + self._part * layout.tile_rows
         index, first_pair = 0, None
+        runs = self._runs(w, tile)
         if totals is not None:
             totals.begin_tile(w)
         for block in range(layout.blocks):
@@ -194,6 +200,8 @@ class BoundStagedEpilogue:
                 if in_place is None:  # else a subtile that is full was free before
                     w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
+                if runs is not None:
+                    runs.enter(w, left, columns)
                 old = self._source.acquire(w) if self._source is not None else None
                 if in_place is not None and old is not None:
                     start = old
@@ -205,7 +213,8 @@ class BoundStagedEpilogue:
                     for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
                         within = fragment * self._access.fragment_bytes
                         beside = old + within if old is not None else None
-                        self._write(w, registers, fragment, column, first, tile.batch, pair, start + within, beside)
+                        piece = _Piece(column, left, tile.batch, runs)
+                        self._write(w, registers, fragment, piece, first, pair, start + within, beside)
                 if self._source is not None and in_place is None:
                     self._source.release(w)
                 w.ptx.tma.fence_shared()
@@ -276,6 +285,14 @@ class BoundStagedEpilogue:
             return
         w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
 
+    def _runs(self, w: Writer, tile: Tile) -> _Runs | None:
+        """The tile's columns, where the functions fetch them for a warp."""
+        functions, plan = spreading(self._e._functions), self._e._plan
+        if functions is None or plan.transposed:
+            return None
+        column = tile.column if isinstance(self._corner, int) else tile.column + self._corner
+        return _Runs(w, functions, column, tile.batch, plan.cuts * plan.layout.blocks)
+
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
         plan, functions = self._e._plan, self._e._functions
@@ -291,16 +308,15 @@ class BoundStagedEpilogue:
         w: Writer,
         registers: RegisterTile,
         fragment: int,
-        column: Value,
+        piece: _Piece,
         left: int,
-        batch: Operand,
         pair: Any,
         offset: Operand,
         source: Value | None,
     ) -> None:
         """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`.
 
-        `column` is the piece's first, and `left` that of the registers within the piece.
+        `left` is the first column of the registers within the piece.
         """
         access = self._access
         count = access.columns // 2
@@ -312,7 +328,8 @@ class BoundStagedEpilogue:
                 old = self._source.access.read(w, unit, fragment, source, len(part))
             for four in range(0, len(part), 4):
                 more = old[four : four + 4] if old is not None else None
-                values += self._apply(w, part[four : four + 4], column + 2 * (first + four), batch, pair, more)
+                at = 2 * (first + four)
+                values += self._apply(w, part[four : four + 4], piece.column + at, piece, at, pair, more)
             access.write(w, unit, fragment, offset, values)
 
     def _apply(
@@ -320,22 +337,94 @@ class BoundStagedEpilogue:
         w: Writer,
         four: RegisterTile,
         column: Value,
-        batch: Operand,
+        piece: _Piece,
+        left: int,
         pair: Any,
         source: list[Value] | None,
     ) -> list[Value]:
-        """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
+        """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8.
+
+        `column` is the block's, `left` that within the piece.
+        """
         functions = self._e._functions
-        if not self._e._plan.transposed:
-            rows, columns = pair, functions.columns(w, column + self._lane_column, batch=batch)
-        else:
+        if self._e._plan.transposed:
             rows, columns = None, pair
             if functions.uses_rows:
-                rows = functions.rows(w, column + self._lane_column, apart=1, batch=batch)
+                rows = functions.rows(w, column + self._lane_column, apart=1, batch=piece.batch)
+        elif piece.runs is not None:
+            rows, columns = pair, piece.runs.pair(w, piece.left + left, column + self._lane_column)
+        else:
+            rows, columns = pair, functions.columns(w, column + self._lane_column, batch=piece.batch)
         values = []
         for index, value in enumerate(four):
             row, odd = divmod(index, 2)
             if self._e._plan.transposed:
                 row, odd = odd, row
-            values.append(functions.apply(w, value, columns, odd, rows, row, source[index] if source else None))
+            made = functions.apply(w, value, columns, odd, rows, row, source[index] if source else None)
+            require_element(f"{type(functions).__name__}.apply", made)
+            values.append(made)
         return values
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of a tile.
+
+    Attributes
+    ----------
+    column, left
+        Its first column, in the output and in the tile.
+    batch
+        The tile's.
+    runs
+        What fetches its columns, if anything does.
+    """
+
+    column: Value
+    left: int
+    batch: Operand
+    runs: _Runs | None
+
+
+class _Runs:
+    """The columns of a tile in runs, each fetched by a warp together, ahead of the piece that it is for.
+
+    N is even, since the rows of what the copy engine stores are whole units of 16 bytes.
+    """
+
+    def __init__(
+        self, w: Writer, functions: Spreading, column: Value, batch: Operand, pieces: Sequence[tuple[int, int]]
+    ) -> None:
+        self._functions = functions
+        self._column, self._batch = column, batch
+        self._held: dict[int, Any] = {}
+        # The pieces, as they will come: a run that the piece before has, too, is fetched once.
+        self._ahead: list[int] = []
+        before: list[int] = []
+        for left, columns in pieces:
+            mine = self._runs_of(left, columns)
+            self._ahead += [start for start in mine if start not in before]
+            before = mine
+        self._next = self._fetch(w)
+
+    @staticmethod
+    def _runs_of(left: int, columns: int) -> list[int]:
+        return list(range(left // SPREAD * SPREAD, left + columns, SPREAD))
+
+    def enter(self, w: Writer, left: int, columns: int) -> None:
+        """Come to a piece."""
+        held = {}
+        for start in self._runs_of(left, columns):
+            if start in self._held:
+                held[start] = self._held[start]
+            else:
+                held[start], self._next = self._next, (self._fetch(w) if self._ahead else None)
+        self._held = held
+
+    def pair(self, w: Writer, left: int, column: Value) -> Any:
+        """What this lane's columns need, of the eight from `left` on in the tile: `column` and the one after it."""
+        start = left // SPREAD * SPREAD
+        return self._functions.spread_pair(w, self._held[start], left - start, column)
+
+    def _fetch(self, w: Writer) -> Any:
+        return self._functions.spread(w, self._column + self._ahead.pop(0), batch=self._batch)

@@ -27,7 +27,8 @@ from tilekit.epilogue.graph import Step
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals
 from tilekit.epilogue.totals import Tiles, Totals, Uncounted
-from tilekit.epilogue.written_operands import ReachedMatrix, Vector
+from tilekit.epilogue.vectors import Pair, Vector, spread_column, taken
+from tilekit.epilogue.written_operands import ReachedMatrix
 from tilekit.epilogue.written_spec import Level, Place, Where, WrittenSpec
 from tilekit.epilogue.written_steps import compute
 from tilekit.tile_op.accumulators import AccumulatorLayout
@@ -76,6 +77,25 @@ class Columns:
 
     lines: tuple[Line, Line]
     totals: dict[int, ColumnTotal]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the lanes of a warp hold of columns.
+
+    Attributes
+    ----------
+    values
+        By the places of steps.
+    batch
+        The matrix.
+    room
+        How many columns the output has from this lane's first one on, where that is asked.
+    """
+
+    values: dict[int, Pair]
+    batch: Operand
+    room: Value | None
 
 
 @component
@@ -139,8 +159,9 @@ class Written:
         self._levels = spec.levels()
         self._rows, self._columns = rows, columns
         self._batched = batched
-        # What is added up, or kept in 32 bits, is worth the exact functions.
-        exact = precise or spec.reduces or F32 in spec.outputs
+        # What is kept in 32 bits is worth the exact functions. Totals alone are not: an approximation is four times as
+        # close as the rounding of the elements that are kept, and of gelu it is one operation instead of two.
+        exact = precise or F32 in spec.outputs
         self._activations: dict[str, Elementwise] = {
             name: Elementwise(w, ElementwiseSpec(activation=name), columns=columns, precise=exact)
             for name in ACTIVATIONS
@@ -260,15 +281,11 @@ class Written:
         if place.where == "matrix":
             self._matrices[index] = ReachedMatrix.declare(w, name, place.dtype, batched=place.batched)
             return
-        address = w.parameter(name, GMEM, lambda call: call.address(name))
         if place.where == "scalar":
-            self._numbers[index] = address
+            self._numbers[index] = w.parameter(name, GMEM, lambda call: call.address(name))
             return
-        pitch = None
-        if place.batched:
-            pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.number(f"{name}_batch_pitch"))
         extent = self._columns if place.where == "column" else cast(Value, self._rows)
-        self._vectors[index] = Vector(address, place.dtype, extent, pitch)
+        self._vectors[index] = Vector.declare(w, name, place.dtype, extent, batched=place.batched)
 
     @property
     def source(self) -> DType | None:
@@ -337,21 +354,70 @@ class Written:
         """Compute what columns `column` and ``column + apart`` need (of what lies beyond N: zeros)."""
         first = self._column(w, column, batch)
         lines = first, (self._column(w, column + apart, batch) if apart else first)
-        totals = {
-            index: total.begin(w, column, apart=apart, batch=batch) for index, total in self._column_totals.items()
-        }
-        return Columns(lines, totals)
+        return Columns(lines, self._column_pieces(w, column, apart, batch))
+
+    def _column_pieces(self, w: Writer, column: Value, apart: int, batch: Operand) -> dict[int, ColumnTotal]:
+        """Begin the totals of two columns."""
+        return {index: one.begin(w, column, apart=apart, batch=batch) for index, one in self._column_totals.items()}
 
     def _column(self, w: Writer, column: Value, batch: Operand) -> Line:
-        values: dict[int, Value] = dict(self._shared)
+        values = self._of_column(w, column, batch)
+        return Line(values, column, column < self._columns if self._asks_inside else None)
+
+    def _of_column(
+        self, w: Writer, column: Value, batch: Operand, operands: dict[int, Value] | None = None
+    ) -> dict[int, Value]:
+        """What a column needs; its operands are loaded where they are not given."""
+        values = {**self._shared, **(operands or {})}
         for place, step in enumerate(self._graph.steps):
-            if step.does == "operand" and self._levels[place] == "column":
+            if step.does == "operand" and self._levels[place] == "column" and operands is None:
                 values[place] = self._vectors[int(step.value or 0)].load(w, column, batch)
             elif step.does == "column":
                 values[place] = column
         self._evaluate(w, "column", values)
-        inside = column < self._columns if self._matrices or self._outputs or self._spec.reduces else None
-        return Line(values, column, inside)
+        return values
+
+    @property
+    def _asks_inside(self) -> bool:
+        """Whether an element asks if the output has its column."""
+        return bool(self._matrices or self._outputs or self._spec.reduces)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether columns have values of their own, or their place is asked."""
+        return self._asks_inside or any(place.where == "column" for place in self._spec.places)
+
+    def spread(self, w: Writer, column: Value, *, batch: Operand = 0) -> Spread:
+        """Compute what two columns a lane need, of those from `column` on."""
+        carried, computed = self._spec.of_columns()
+        mine, values = spread_column(w, column), {}
+        if computed:
+            left, right = (self._of_column(w, one, batch) for one in (mine, mine + 1))
+            values = {place: (left[place], right[place]) for place in carried}
+        else:
+            for place in carried:
+                values[place] = self._vectors[int(self._graph.steps[place].value or 0)].pair(w, mine, 1, batch)
+        room = None
+        if self._asks_inside:
+            first = column + (w.lane() & 3) * 2
+            room = w.select(first < self._columns, self._columns - first, 0, U32)
+        return Spread(values, batch, room)
+
+    def spread_pair(self, w: Writer, spread: Spread, at: int, column: Value) -> Columns:
+        """Take what this lane's columns `at` need from those that have it."""
+        _, computed = self._spec.of_columns()
+        pairs = {place: taken(w, held, at) for place, held in spread.values.items()}
+        inside = None if spread.room is None else spread.room > at  # so of both: N is even
+        lines = []
+        for which, one in enumerate((column, column + 1)):
+            values = {place: pair[which] for place, pair in pairs.items()}
+            if computed:
+                numbers = [place for place, step in enumerate(self._graph.steps) if step.does == "column"]
+                values = {**self._shared, **values, **dict.fromkeys(numbers, one)}
+            else:
+                values = self._of_column(w, one, spread.batch, values)
+            lines.append(Line(values, one, inside))
+        return Columns((lines[0], lines[1]), self._column_pieces(w, column, 1, spread.batch))
 
     def apply(
         self,

@@ -1,4 +1,4 @@
-"""What a Python epilogue reaches in memory: matrices like the output, and vectors of rows or columns."""
+"""What a Python epilogue reaches in memory by the coordinates of elements: matrices like the output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.elements import load_element
 
 
 @dataclass(frozen=True)
@@ -41,21 +40,3 @@ class ReachedMatrix:
     def at(self, w: Writer, start: Value, column: Value) -> Value:
         """Where an element of the row that begins at `start` lies."""
         return (start + w.widen_multiply(column, self.dtype.bytes)).retyped(GMEM)
-
-
-@dataclass(frozen=True)
-class Vector:
-    """A vector of rows or columns."""
-
-    address: Value
-    dtype: DType
-    extent: Value
-    batch_pitch: Value | None
-
-    def load(self, w: Writer, index: Value, batch: Operand) -> Value:
-        """The element at `index`, 0 beyond the last."""
-        start = self.address
-        if self.batch_pitch is not None and isinstance(batch, Value):
-            start = start + w.widen_multiply(batch, self.batch_pitch) * self.dtype.bytes
-        address = (start + w.widen_multiply(index, self.dtype.bytes)).retyped(GMEM)
-        return load_element(w, self.dtype, address=address, valid=index < self.extent)

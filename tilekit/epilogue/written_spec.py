@@ -125,6 +125,21 @@ class WrittenSpec:
             found.append(self._level(step, {found[arg] for arg in step.args}))
         return tuple(found)
 
+    def of_columns(self) -> tuple[tuple[int, ...], bool]:
+        """Places of what elements take of their columns, but the columns' numbers, and whether that is computed.
+
+        Where some of it is no f32, which lanes cannot hand each other, the columns' operands, from which it follows.
+        """
+        levels, steps = self.levels(), self.graph.steps
+        takers = [step.args for place, step in enumerate(steps) if levels[place] == "element"]
+        ends = self.graph.outputs + tuple(total.step for total in self.graph.totals)
+        asked = {place for args in (*takers, ends) for place in args}
+        found = [p for p in sorted(asked) if levels[p] == "column" and steps[p].does != "column"]
+        if all(steps[place].kind == "f32" for place in found):
+            return tuple(found), True
+        operands = [p for p, step in enumerate(steps) if levels[p] == "column" and step.does == "operand"]
+        return tuple(operands), False
+
     def _level(self, step: Step, args: set[Level]) -> Level:
         if step.does == "operand":
             where = self.places[int(step.value or 0)].where

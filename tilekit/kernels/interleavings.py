@@ -22,7 +22,9 @@ class Checked(tuple[Any, ...]):
         return f"<{len(self)} interleavings with the same results; {'; '.join(found) or 'nothing found'}>"
 
 
-def agreeing(name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int]) -> Checked:
+def agreeing(
+    name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int], *, outputs: Sequence[str] = ()
+) -> Checked:
     """Run a kernel on the emulator under several interleavings and return what was reported of each run.
 
     Parameters
@@ -33,13 +35,16 @@ def agreeing(name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int]) ->
         Binds arrays in host memory, and new outputs, for a seed.
     seeds
         Of the interleavings.
+    outputs
+        Names of the outputs, where each element of them is to be written.
 
     Raises
     ------
     ArgumentError
-        ``TK-COMP-006`` where the results of two interleavings differ; ``TK-COMP-003`` for arrays in GPU memory.
+        ``TK-COMP-006`` where the results of two interleavings differ, ``TK-COMP-010`` where no thread writes an element
+        of `outputs`; ``TK-COMP-003`` for arrays in GPU memory.
     """
-    reports, first = [], ""
+    reports, first, untouched = [], "", Untouched(name, outputs)
     for seed in seeds:
         plan = plan_of(seed)
         if not isinstance(plan, EmulatedPlan):
@@ -48,10 +53,13 @@ def agreeing(name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int]) ->
                 "empty. Nearest: copies",
                 code="TK-COMP-003",
             )
-        made = plan()
-        outputs = made if isinstance(made, tuple) else (made,)
-        digest = sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in outputs)).hexdigest()
+        made = plan.out if isinstance(plan.out, tuple) else (plan.out,)
+        untouched.mark(made)
+        plan()
+        untouched.look(made)
+        digest = sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in made)).hexdigest()
         if first and digest != first:
+            untouched.refuse()
             raise ArgumentError(
                 f"{name}: what it computes depends on the interleaving: seed {seed} gives other results than seed "
                 f"{seeds[0]}; nearest: an order of sums that does not depend on who comes first",
@@ -60,3 +68,46 @@ def agreeing(name: str, plan_of: Callable[[int], Plan], seeds: Sequence[int]) ->
         first = digest
         reports.append(plan.report)
     return Checked(reports)
+
+
+class Untouched:
+    """Elements of outputs that no thread writes: they differ from run to run as what was there before does."""
+
+    def __init__(self, kernel: str, names: Sequence[str]) -> None:
+        self._kernel, self._names = kernel, names
+        self._runs = 0
+        self._kept: list[Any] = []
+
+    @property
+    def _before(self) -> int:
+        return 0xFF - self._runs % 0x7F
+
+    def mark(self, outputs: Sequence[Any]) -> None:
+        """Fill outputs with bytes of this run."""
+        for one, _ in zip(outputs, self._names, strict=False):
+            _bytes(one)[...] = self._before
+
+    def look(self, outputs: Sequence[Any]) -> None:
+        """See which elements still have them."""
+        same = [
+            (_bytes(one) == self._before).all(1).reshape(one.shape)
+            for one, _ in zip(outputs, self._names, strict=False)
+        ]
+        self._kept = [old & new for old, new in zip(self._kept, same, strict=True)] if self._runs else same
+        self._runs += 1
+
+    def refuse(self) -> None:
+        """Raise ``TK-COMP-010`` for the first output of which elements have been as they were in every run."""
+        for name, kept in zip(self._names, self._kept, strict=True):
+            if kept.any():
+                place = tuple(map(int, np.argwhere(kept)[0]))
+                raise ArgumentError(
+                    f"{self._kernel}: no thread writes {int(kept.sum()):,} of {kept.size:,} elements of {name}, the "
+                    f"first at {place}; nearest: a schedule and bounds that cover the output",
+                    code="TK-COMP-010",
+                )
+
+
+def _bytes(array: Any) -> Any:
+    """An output's bytes, a row an element."""
+    return array.reshape(-1).view(np.uint8).reshape(-1, array.itemsize)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilekit.assembly.types import F32, GMEM, MAP, U32, RegisterType
 from tilekit.assembly.writer import Parameter
+from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.runtime import parameters as runtime
 from tilekit.tiles.call import Call, Schedule
@@ -47,7 +48,12 @@ def bind_parameters(parameters: Sequence[Parameter], schedule: Callable[[Call], 
         ``TK-MM-015`` where a tensor is too large for a tensor map or an index, ``TK-PAR-003`` for a parameter that
         follows from something the call does not have, or that says not what it follows from.
     """
-    call = replace(call, schedule=schedule(call))
+    covers = schedule(call)
+    if not isinstance(covers, Schedule):
+        name = getattr(schedule, "__qualname__", "schedule")
+        said = f"{name} returned {shown(covers)}; legal: a Schedule, of clusters and tiles"
+        raise ArgumentError(said, code="TK-COMP-004")
+    call = replace(call, schedule=covers)
     return Launch(call.ctas, tuple(_value(parameter, call) for parameter in parameters), call.schedule.tiles)
 
 

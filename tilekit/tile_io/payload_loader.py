@@ -9,7 +9,7 @@ from functools import partial, reduce
 from typing import Protocol, cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import component, handed, require_protocol
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
@@ -109,7 +109,8 @@ class PayloadLoader:
         TraceError
             ``TK-TRACE-011`` where two loaders group their copies in different ways: a thread has one open group.
         """
-        bound = tuple(loader.bind(w, self._tiles[loader.name]) for loader in self._loaders)
+        made = ((loader, loader.bind(w, self._tiles[loader.name])) for loader in self._loaders)
+        bound = tuple(handed(loader, "bind", one, BoundTileLoader) for loader, one in made)
         writers = {loader.name: own.writer for loader, own in zip(self._loaders, bound, strict=True) if own.writer}
         kinds = {type(writer) for writer in writers.values()}
         if len(kinds) > 1:
@@ -159,7 +160,7 @@ class BoundPayloadLoader:
 
     def at(self, w: Writer, tile: Tile) -> PayloadCopies:
         """Turn to `tile`: what its k-blocks have in common, once a tile."""
-        return PayloadCopies(tuple(loader.at(w, tile) for loader in self.loaders))
+        return PayloadCopies(tuple(handed(one, "at", one.at(w, tile), TileCopies) for one in self.loaders))
 
 
 @dataclass(frozen=True)
@@ -263,6 +264,9 @@ class AlongRows:
     multicast: Multicast | None = None
     batch_step: Value | None = None
 
+    def __post_init__(self) -> None:
+        require_protocol(type(self.loader).__name__, "tile", self.loader.tile, OperandTile)
+
     @property
     def name(self) -> str:
         """Of the tile."""
@@ -280,7 +284,11 @@ class AlongRows:
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
         """Prepare addresses of the tile's images in `stages`; once a role."""
         w.uses(self, "loader", self.name, along="m")
-        return _BoundAlong(self, self.loader.bind(w, stages, self.multicast), 0)
+        return _BoundAlong(self, self._bound(w, stages), 0)
+
+    def _bound(self, w: Writer, stages: SharedArray) -> BoundOperandLoader:
+        bound = self.loader.bind(w, stages, self.multicast)
+        return handed(self.loader, "bind", bound, BoundOperandLoader)
 
     def first(self, tile: Tile, offset: Operand) -> Value:
         """First row of M that the CTA needs."""
@@ -303,7 +311,7 @@ class AlongColumns(AlongRows):
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
         """Prepare addresses of the tile's images in `stages`; once a role."""
         w.uses(self, "loader", self.name, along="n")
-        bound = self.loader.bind(w, stages, self.multicast)
+        bound = self._bound(w, stages)
         return _BoundAlong(self, bound, self.half * self.loader.tile.rows if self.half is not None else 0)
 
     def first(self, tile: Tile, offset: Operand) -> Value:
@@ -326,7 +334,8 @@ class _BoundAlong:
     def at(self, w: Writer, tile: Tile) -> TileCopies:
         step = self.side.batch_step
         batch = tile.batch * step if isinstance(tile.batch, Value) and step is not None else 0
-        return self.loader.at(w, self.side.first(tile, self.offset), batch, tile.k_first)
+        copies = self.loader.at(w, self.side.first(tile, self.offset), batch, tile.k_first)
+        return handed(self.loader, "at", copies, TileCopies)
 
 
 def _unknown(component: str, name: str, tiles: Iterable[str]) -> TraceError:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import component, require_call
 from tilekit.assembly.types import F32, S32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
@@ -43,6 +43,7 @@ class ChangedScores(KeyRange):
     """
 
     def __init__(self, within: KeyRange, change: Change) -> None:
+        require_call("ChangedScores", "change", change, "w", "score", "query", "key", "head")
         self.within, self.change = within, change
         self.queries, self.keys, self.group, self.shares = within.queries, within.keys, within.group, within.shares
         self.query_count, self.key_count = within.query_count, within.key_count

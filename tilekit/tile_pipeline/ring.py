@@ -11,14 +11,14 @@ from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, component, illegal
+from tilekit.assembly.fit import Count, component, handed, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.position import RingPosition
-from tilekit.tile_pipeline.sync import SyncStrategy
+from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
 from tilekit.tiles.stage import AsyncReader, AsyncWriter, HeldStage, Promote, Stage
 
 MAX_IN_FLIGHT = 1
@@ -98,7 +98,7 @@ class Producer(RingPosition):
 
     def __init__(self, w: Writer, ring: TilePipeline) -> None:
         super().__init__(w, ring.stages, fills=True)
-        self._sync = ring.sync.producer(w)
+        self._sync = handed(ring.sync, "producer", ring.sync.producer(w), ProducerSync)
         self._sync_name = type(ring.sync).__name__
 
     @contextmanager
@@ -174,7 +174,7 @@ class Consumer(RingPosition):
     def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader, *, promotes: bool = False) -> None:
         super().__init__(w, ring.stages)
         self._reader = reader
-        self._sync = ring.sync.consumer(w)
+        self._sync = handed(ring.sync, "consumer", ring.sync.consumer(w), ConsumerSync)
         commits = getattr(self._sync, "commits", False)
         if getattr(reader, "committed", False) != commits:
             reads, gives, released = "threads give", "a commit", "threads"

@@ -34,9 +34,12 @@ def tuned_config(
     groups: int = 0,
     call: CallArguments | None = None,
 ) -> Any:
-    """The config that tuning found for a problem on a device, if it can be built for this spec."""
+    """The quickest config that tuning found for a problem on a device, of those that can be built for this spec.
+
+    What an epilogue's functions and a caller's components are is no part of a problem, and not every config has them.
+    """
     table = table_of(device, target)
     if not len(table):
         return None
-    found = table.best(Problem.of(spec, m=m, n=n, k=k, batches=batches, groups=groups))
-    return found if found is not None and found.legal(target, spec) else None
+    problem = Problem.of(spec, m=m, n=n, k=k, batches=batches, groups=groups)
+    return table.best(problem, lambda config: config.legal(target, spec))

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -128,18 +128,20 @@ class TunedTable:
         self._device = device
         name = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()
         self.path = (folder or settings.cache_dir / TABLES) / f"{name}.jsonl"
-        self._best: dict[Problem, tuple[float, Any]] = {}
+        self._seconds: dict[Problem, dict[Any, float]] = {}
         self.passed_over = 0
         """Lines of another device or version, or that cannot be read."""
         self._load()
 
     def __len__(self) -> int:
-        return len(self._best)
+        return len(self._seconds)
 
-    def best(self, problem: Problem) -> Any:
-        """The quickest config measured for a problem, if any."""
-        found = self._best.get(problem)
-        return found[1] if found is not None else None
+    def best(self, problem: Problem, fits: Callable[[Any], bool] = lambda config: True) -> Any:
+        """The quickest config measured for a problem that `fits`, if any; of two that are, the later one."""
+        seconds = self._seconds.get(problem, {})
+        later_first = list(reversed(seconds))
+        quickest = sorted(later_first, key=seconds.__getitem__)
+        return next((config for config in quickest if fits(config)), None)
 
     def add(self, problem: Problem, measurements: list[Measurement]) -> None:
         """Remember measurements, and append them to the file."""
@@ -190,9 +192,9 @@ class TunedTable:
     def _note(self, problem: Problem, measurement: Measurement) -> None:
         if measurement.seconds is None:
             return
-        known = self._best.get(problem)
-        if known is None or measurement.seconds <= known[0] or known[1] == measurement.config:
-            self._best[problem] = measurement.seconds, measurement.config
+        known = self._seconds.setdefault(problem, {})
+        known.pop(measurement.config, None)
+        known[measurement.config] = measurement.seconds
 
 
 def _append(path: Path, text: bytes) -> None:

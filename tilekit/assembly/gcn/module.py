@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilekit.assembly.dialect import FragmentFormat
 from tilekit.assembly.gcn.abi import GIVEN, USER_SGPRS, KernelAbi
 from tilekit.assembly.gcn.code import Instruction
+from tilekit.assembly.gcn.fragment_text import check_text
 from tilekit.assembly.gcn.notation import HOLE
 from tilekit.assembly.trace import Trace
 
@@ -31,6 +32,7 @@ class GcnDialect:
         example="gfx942",
         guard=_NEVER,
         hole=HOLE,
+        check=check_text,
         files=("vector", "scalar", "accumulator"),
         given=GIVEN,
         temporaries=True,

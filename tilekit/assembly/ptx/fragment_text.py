@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilekit.assembly.dialect import HOLE, TextFault
 from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type
 from tilekit.assembly.types import RegisterType
-from tilekit.emulator.core.errors import TextError
+from tilekit.emulator.core.errors import EmulatorError, TextError
 from tilekit.emulator.ptx.language.lexer import Token, tokenize
+from tilekit.emulator.ptx.language.syntax import Instruction
 from tilekit.targets import DEFAULT
 
 _SPACES = (".reg", ".local", ".shared", ".param", ".global", ".const")
@@ -77,8 +78,11 @@ def check_text(
     operands: Mapping[str, tuple[RegisterType, int | None]],
     words: Mapping[str, str],
     version: tuple[int, int],
+    *,
+    kept: Collection[str],
+    kind: str,
 ) -> None:
-    """Check that the text is PTX in which every name is an operand or declared.
+    """Check that the text is PTX in which every name is an operand or declared, and that it does what it says.
 
     Parameters
     ----------
@@ -90,6 +94,10 @@ def check_text(
         What stands for each immediate.
     version
         Of PTX.
+    kept
+        Operands that the text may only read: the kernel goes on with them.
+    kind
+        What the header says that it does.
 
     Raises
     ------
@@ -108,12 +116,55 @@ def check_text(
     from tilekit.emulator.ptx.language.parser import parse_module  # for fragments from elsewhere alone
 
     try:
-        parse_module("\n".join([*head, *body, "ret;", "}", ""]))
+        function = parse_module("\n".join([*head, *body, "ret;", "}", ""])).functions["fragment"]
     except TextError as error:
         line = (error.line or 0) - len(head)
         if line > len(body):  # only behind the text it shows that something in it is not closed
             raise TextFault(f"the text ends in the middle: {error.message}", len(body)) from error
         raise TextFault(error.message, max(line, 1)) from error
+    read_only = {f"_{name}_{end}": name for name in kept for end in ("", *range(operands[name][1] or 2))}
+    for instruction in function.instructions[:-1]:
+        _check_instruction(instruction, instruction.line - len(head), read_only, kind)
+
+
+_LEAVES = ("ret", "exit")
+_REACHES = frozenset(
+    {"ld", "ldu", "st", "atom", "red", "cp", "prefetch", "ldmatrix", "stmatrix", "multimem"}
+    | {"bar", "barrier", "mbarrier", "fence", "membar", "mma", "wgmma", "tcgen05", "setmaxnreg"}
+)
+"""What is no arithmetic: a role must say that it may."""
+
+
+def _check_instruction(instruction: Instruction, line: int, kept: Mapping[str, str], kind: str) -> None:
+    """Check what one instruction does; one that the emulator does not know may do anything."""
+    if instruction.opcode in _LEAVES:
+        raise TextFault(
+            f"{instruction.opcode} ends the thread, which the kernel goes on with; nearest: a branch to a label at the "
+            "end of the text",
+            line,
+        )
+    own = {"local", "param"} & set(instruction.modifiers)
+    if kind == "scalar" and instruction.opcode in _REACHES and not own:
+        raise TextFault(
+            f"{instruction.name} is no arithmetic, and every role may place what is scalar; nearest: another kind, as "
+            "memory is, which only some roles may place",
+            line,
+        )
+    from tilekit.emulator.ptx.language.forms import decode
+    from tilekit.emulator.ptx.ops import table  # noqa: F401  what forms there are
+
+    try:
+        written = decode(instruction, 0).defs
+    except EmulatorError:
+        return
+    for register in written:
+        if register.name in kept:
+            name = kept[register.name]
+            raise TextFault(
+                f"writes {name!r}, which is declared `in` and the kernel's to keep; nearest: inout, or a register of "
+                "the fragment's own",
+                line,
+            )
 
 
 def _names(text: str) -> Iterator[_Name]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tilekit.annotations import check_fields
-from tilekit.assembly.fit import illegal, require_protocol
+from tilekit.assembly.fit import illegal, require_call, require_protocol
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule
@@ -88,29 +88,32 @@ class OwnComponents:
     def loader(self, operand: str, w: Writer, tile: OperandTile, **how: Any) -> OperandLoader | None:
         """The loader of the caller's a or b, if that is theirs."""
         make = self.loader_a if operand == "a" else self.loader_b
-        return None if make is None else self._made(make(w, tile, **how), f"loader_{operand}", OperandLoader)
+        name = f"loader_{operand}"
+        return None if make is None else self._make(make, name, OperandLoader, w=w, tile=tile, how=how)
 
     def fusion(self, w: Writer, *, columns: Value, rows: Value, precise: bool, batched: bool) -> Fusion | None:
         """The functions of the epilogue."""
         if self.functions is None:
             return None
-        made = self.functions(w, columns=columns, rows=rows, precise=precise, batched=batched)
-        fusion: Fusion = self._made(made, "functions", Fusion)
+        how = {"columns": columns, "rows": rows, "precise": precise, "batched": batched}
+        fusion: Fusion = self._make(self.functions, "functions", Fusion, w=w, how=how)
         return fusion
 
     def schedule(self, w: Writer, raster: RasterOrder) -> TileScheduler | None:
         """The scheduler."""
-        return None if self.scheduler is None else self._made(self.scheduler(w, raster), "scheduler", TileScheduler)
+        make = self.scheduler
+        return None if make is None else self._make(make, "scheduler", TileScheduler, w=w, raster=raster)
 
     def turns(self, w: Writer) -> ConsumerSchedule | None:
         """How consumers divide the tiles."""
-        return None if self.consumers is None else self._made(self.consumers(w), "consumers", ConsumerSchedule)
+        return None if self.consumers is None else self._make(self.consumers, "consumers", ConsumerSchedule, w=w)
 
     def storing(self, w: Writer, layout: AccumulatorLayout, functions: Fusion, **how: Any) -> Epilogue:
         """The epilogue; the family's where it is not the caller's."""
         if self.epilogue is None:
             return DirectEpilogue(w, layout, functions, **how)
-        made: Epilogue = self._made(self.epilogue(w, layout, functions, **how), "epilogue", Epilogue)
+        given = {"w": w, "layout": layout, "functions": functions}
+        made: Epilogue = self._make(self.epilogue, "epilogue", Epilogue, how=how, **given)
         return made
 
     def plan(self, plan: WarpPlan) -> WarpPlan:
@@ -125,13 +128,19 @@ class OwnComponents:
         """A driver with the body of the further role."""
         if self.role is None:
             return kernel
+        require_call("OwnRole", "make", self.role.make, "w", "kernel")
         body = self.role.make(w, kernel)
         if not callable(body):
             raise illegal("OwnRole", "make", body, "a function that makes the role's body, (w, warp, role)")
         return replace(kernel, bodies={**kernel.bodies, self.role.entry.name: body})
 
     @staticmethod
-    def _made(component: Any, name: str, protocol: type) -> Any:
-        """Check what was made against its protocol (``TK-FIT-001``)."""
-        require_protocol("OwnComponents", name, component, protocol)
+    def _make(
+        make: Callable[..., Any], name: str, protocol: type, *, how: Mapping[str, Any] | None = None, **of: Any
+    ) -> Any:
+        """Call what makes a component, `of` in its order and `how` by name; check both (``TK-FIT-001``)."""
+        by_name = how or {}
+        require_call("OwnComponents", name, make, *of, **by_name)
+        component = make(*of.values(), **by_name)
+        require_protocol("OwnComponents", name, component, protocol, verb="makes")
         return component

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
+from tilekit.assembly.fragment_files import fragments_of
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
@@ -136,6 +137,7 @@ class MatmulSpec:
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
         self._check_floats(target)
+        self._check_further_outputs(target)
         components = platform(target).components
         if self.groups is not None and not components.COPIES_GROUPS and (self.store != "tma" or self.copies):
             raise ArgumentError(
@@ -167,6 +169,19 @@ class MatmulSpec:
                     f"{name} is {dtype}: of 8-bit floats {target.name} multiplies those of "
                     f"{'FNUZ, not of the OCP' if fnuz else 'the OCP, not of FNUZ'}; nearest: {own} ({own.long_name})",
                     code="TK-MM-001",
+                )
+
+    def _check_further_outputs(self, target: Target) -> None:
+        """Raise `ArgumentError` (``TK-EPI-004``) for 8-bit floats that the chip does not convert to."""
+        if not isinstance(self.functions, WrittenSpec):
+            return
+        for index, dtype in enumerate(self.functions.outputs, 1):
+            packs = fragments_of(target)["convert"].get(f"pack_{dtype.name}") if dtype.bits == 8 else None
+            if dtype.bits == 8 and (packs is None or not packs.runs_on(target)):
+                raise ArgumentError(
+                    f"epilogue {self.functions.graph.name}: output{index} is {dtype}, and {target.name} has no "
+                    "conversion to it; nearest: bf16",
+                    code="TK-EPI-004",
                 )
 
     def operands(self, *, swapped: bool) -> tuple[tuple[DType, Major], tuple[DType, Major]]:

@@ -82,6 +82,9 @@ MORE_WAVES = (2, 2)
 """Accumulators and claims in flight: where one wave does everything, nothing follows that could overlap or be claimed.
 Larger clusters are for problems of more waves."""
 
+MORE_STATIC_WAVES = (MORE_WAVES[0], 0)
+"""Where a scheduler of the caller's says which tile is next."""
+
 BESIDE_SCALES = (1, 2)
 """For more waves where scales take the columns of a second accumulator."""
 
@@ -94,11 +97,17 @@ TUNED: frozenset[str] = frozenset()
 
 
 def default(spec: MatmulSpec) -> BlackwellConfig:
-    """What suits large outputs; groups of rows have a schedule of their own, scales room beside accumulators."""
+    """What suits large outputs; groups of rows and a scheduler of the caller's claim nothing, scales want room."""
+    claims = 0 if _keeps_schedule(spec) else BlackwellConfig.clc_stages
     if spec.tile_step > 1:
-        return BlackwellConfig(accumulator_stages=1)
-    config = BlackwellConfig(clc_stages=0) if spec.groups is not None else BlackwellConfig()
+        return BlackwellConfig(accumulator_stages=1, clc_stages=claims)
+    config = BlackwellConfig(clc_stages=claims)
     return _fitting(spec, replace(config, tile=(128, 96)) if spec.own_sums else config)
+
+
+def _keeps_schedule(spec: MatmulSpec) -> bool:
+    """Whether which tile is next is said by something else than claims."""
+    return spec.groups is not None or spec.components.scheduler is not None
 
 
 MOST_SUMS = 4
@@ -118,6 +127,8 @@ def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
     found = []
     every = [*((tile, False) for tile in TILES), *((tile, True) for tile in SWAPPED_TILES)]
     overlaps = (ONE_WAVE, MORE_WAVES, *((BESIDE_SCALES,) if spec.tile_step > 1 else ()))
+    if spec.components.scheduler is not None:
+        overlaps = (ONE_WAVE, MORE_STATIC_WAVES)
     for (group, rows, widths, clusters), swapped in every:
         for columns, cluster, (accumulators, claims) in product(widths, clusters, overlaps):
             config = BlackwellConfig(
@@ -130,7 +141,8 @@ def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
                 clc_stages=claims,
             )
             config = _fitting(spec, config)
-            if (claims or config.cluster_size == group) and config.legal(target, spec):
+            one_wave = (accumulators, claims) == ONE_WAVE
+            if (not one_wave or config.cluster_size == group) and config.legal(target, spec):
                 found.append(config)
     # A B200 has not been asked how it moves boxes that are narrower than their swizzle.
     return tuple([config for config in found if not config.narrow_boxes(spec)] or found)
