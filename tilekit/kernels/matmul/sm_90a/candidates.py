@@ -117,6 +117,9 @@ MANY_SHARES = (5, 8)
 LARGEST_MANY_SHARED_TILE = 64 * 128
 """Elements of a tile up to which a sum has so many: of few tiles and a long K."""
 
+LARGEST_SHARED_TILE_OF_EIGHT = 128 * 160
+"""Elements of a tile up to which tuning shares sums in clusters of eight, as cuBLAS does (272x3584x18944)."""
+
 
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
@@ -136,7 +139,7 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
     """What tuning may try beside the candidates.
 
     Streamed ones, small ones with sums that a cluster shares, those that have a stage more where stores have one
-    buffer, and clusters of two by two.
+    buffer, clusters of two by two, and shares of K in clusters of eight.
     """
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
     shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
@@ -148,9 +151,16 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
     )
     wide = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_TILE_OF_WIDE)
     squares = (replace(base, cluster=(2, 2)) for base in wide if not (base.m_below_atom or base.pingpong))
+    eights = (
+        replace(base, cluster=cluster, split_k=shares)
+        for base in CANDIDATES
+        if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE_OF_EIGHT and not (base.m_below_atom or base.pingpong)
+        for cluster in ((4, 2), (2, 4))
+        for shares in SHARES[1:]
+    )
     known = set(candidates(spec, target))
     deeper = (config for config in _every(_deeper(spec, target), spec) if config.cluster_k == 1)
-    every = chain(_every(TUNING_CANDIDATES, spec), deeper, shared, streamed, squares)
+    every = chain(_every(TUNING_CANDIDATES, spec), deeper, shared, streamed, squares, eights)
     return tuple(c for c in _legal(every, spec, target) if c not in known)
 
 
