@@ -30,6 +30,9 @@ SWIZZLES = ("NONE", "32B", "64B", "128B")
 ALIGNMENT = 64
 """Of a tensor map among parameters."""
 
+LAST, BUFFER, SIZE = 0, 1, 2
+"""What stands before an entry of `CUDA_KERNEL_NODE_PARAMS.extra` (cuda.h, CU_LAUNCH_PARAM_*)."""
+
 BOXES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 256)
 """Of which the bits of an extent of a box are learnt."""
 
@@ -110,17 +113,31 @@ def _launch(cuda: Any, node: Any, addresses: dict[int, str]) -> Iterator[str]:
     name = name.decode() if isinstance(name, bytes) else str(name)
     grid = "x".join(str(extent) for extent in (params.gridDimX, params.gridDimY, params.gridDimZ))
     yield f"  {name}: grid {grid}, {params.blockDimX} threads, {params.sharedMemBytes} bytes of shared memory"
+    for data in _parameters(cuda, params, held, kernel=kernel):
+        for at in range(0, len(data) - TENSOR_MAP_BYTES + 1, ALIGNMENT):
+            found = int.from_bytes(data[at : at + TENSOR_MAP_BYTES], "little")
+            of = addresses.get(found & (1 << 64) - 1)
+            if of is not None:
+                yield f"    {of}: {described(found)}"
+
+
+def _parameters(cuda: Any, params: Any, held: Any, *, kernel: bool) -> Iterator[bytes]:
+    """The bytes of each parameter, or of all together where the library has laid them out itself."""
+    if not int(params.kernelParams):
+        words = ctypes.cast(int(params.extra), ctypes.POINTER(ctypes.c_size_t))
+        given = {}
+        for at in range(0, 8, 2):
+            if words[at] == LAST:
+                break
+            given[words[at]] = words[at + 1]
+        yield ctypes.string_at(given[BUFFER], ctypes.c_size_t.from_address(given[SIZE]).value)
+        return
     pointers = ctypes.cast(int(params.kernelParams), ctypes.POINTER(ctypes.c_void_p))
     for index in count():
         result, _, size = getattr(cuda, "cuKernelGetParamInfo" if kernel else "cuFuncGetParamInfo")(held, index)
         if result != cuda.CUresult.CUDA_SUCCESS:
             return
-        data = ctypes.string_at(pointers[index], size)
-        for at in range(0, size - TENSOR_MAP_BYTES + 1, ALIGNMENT):
-            found = int.from_bytes(data[at : at + TENSOR_MAP_BYTES], "little")
-            of = addresses.get(found & (1 << 64) - 1)
-            if of is not None:
-                yield f"    {of}: {described(found)}"
+        yield ctypes.string_at(pointers[index], size)
 
 
 def main(

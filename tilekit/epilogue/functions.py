@@ -21,6 +21,9 @@ ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "silu")
 
 ScaleKind = Literal["value", "pointer"]
 
+LANES = 32
+"""Of a warp."""
+
 
 @dataclass(frozen=True)
 class ElementwiseSpec:
@@ -96,6 +99,38 @@ class ColumnPair:
 
     scale: tuple[Value, Value] | None = None
     bias: tuple[Value, Value] | None = None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What neighbouring columns (or rows) need, spread over the lanes of a warp: a register for every 32.
+
+    A thread has those of its two from the lanes that hold them. Loaded by each thread for itself they take a register
+    for each column that it has elements of, with an address and a predicate, and ptxas loads all of a tile ahead.
+
+    Attributes
+    ----------
+    scale, bias
+        The registers; empty where there is none.
+    """
+
+    scale: tuple[Value, ...] = ()
+    bias: tuple[Value, ...] = ()
+
+    def columns(self, w: Writer, place: Value, offset: int) -> ColumnPair:
+        """What the columns at `place` (0, 2, 4 or 6) and beside need, `offset` behind the first."""
+        return ColumnPair(_taken(w, self.scale, place, offset), _taken(w, self.bias, place, offset))
+
+    def rows(self, w: Writer, place: Value, offset: int) -> RowPair:
+        """The same of rows."""
+        return RowPair(_taken(w, self.scale, place, offset))
+
+
+def _taken(w: Writer, held: tuple[Value, ...], place: Value, offset: int) -> tuple[Value, Value] | None:
+    if not held:
+        return None
+    value, lane = held[offset // LANES], place + offset % LANES
+    return w.isa.warp.shuffle_f32(value=value, lane=lane), w.isa.warp.shuffle_f32(value=value, lane=lane + 1)
 
 
 @component
@@ -183,6 +218,24 @@ class Elementwise:
     def columns(self, w: Writer, column: Value, *, apart: int = 1, batch: Operand = 0) -> ColumnPair:
         """Fetch what columns `column` and ``column + apart`` need (zeros beyond N)."""
         return ColumnPair(_pair(w, self._scale_b, column, apart, batch), _pair(w, self._bias, column, apart, batch))
+
+    def spread(
+        self, w: Writer, first: Value, thread: Value, *, count: int, rows: bool, batch: Operand = 0
+    ) -> Spread | None:
+        """Fetch what `count` columns from `first` on need (or `rows`), one of 32 in each lane (zeros beyond the last).
+
+        None where they need nothing.
+        """
+        scales, biases = (self._scale_a, None) if rows else (self._scale_b, self._bias)
+        if scales is None and biases is None:
+            return None
+        lane = first + (thread & (LANES - 1))
+        places = [lane + more for more in range(0, count, LANES)]
+        scale, bias = (
+            () if vector is None else tuple(vector.load(w, place, batch) for place in places)
+            for vector in (scales, biases)
+        )
+        return Spread(scale, bias)
 
     def apply(
         self,

@@ -10,6 +10,7 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
+from tilekit.epilogue.functions import Elementwise, Spread
 from tilekit.epilogue.fusion import Fusion, reducing, require_fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
@@ -154,6 +155,7 @@ class BoundStagedEpilogue:
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
         self._access = plan.access(thread=thread, subtiles=subtiles)
         self._source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
+        self._spread: Spread | None = None
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
@@ -180,6 +182,7 @@ class BoundStagedEpilogue:
                     accumulators.done(w)
                 w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
+                self._spread = self._spread_of(w, column, columns, tile.batch)
                 old = self._source.acquire(w) if self._source is not None else None
                 for first in range(0, columns, step):
                     if first > 0:
@@ -253,6 +256,13 @@ class BoundStagedEpilogue:
         """Wait in the storing thread until the store that last used the buffer of piece `index` has read it."""
         w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
 
+    def _spread_of(self, w: Writer, column: Value, count: int, batch: Operand) -> Spread | None:
+        """What a piece's columns need, spread over the lanes; None where each thread fetches its own."""
+        functions, plan = self._e._functions, self._e._plan
+        if not isinstance(functions, Elementwise) or len(plan.layout.parts) > 1:
+            return None
+        return functions.spread(w, column, self._thread, count=count, rows=plan.transposed, batch=batch)
+
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
         plan, functions = self._e._plan, self._e._functions
@@ -289,7 +299,9 @@ class BoundStagedEpilogue:
                 old = self._source.access.read(w, unit, fragment, source, len(part))
             for four in range(0, len(part), 4):
                 more = old[four : four + 4] if old is not None else None
-                values += self._apply(w, part[four : four + 4], column + 2 * (first + four), batch, pair, more)
+                behind = 2 * (first + four)
+                place = column + behind if self._spread is None else column
+                values += self._apply(w, part[four : four + 4], place, behind, batch, pair, more)
             access.write(w, unit, fragment, offset, values)
 
     def _apply(
@@ -297,17 +309,27 @@ class BoundStagedEpilogue:
         w: Writer,
         four: RegisterTile,
         column: Value,
+        behind: int,
         batch: Operand,
         pair: Any,
         source: list[Value] | None,
     ) -> list[Value]:
-        """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
+        """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8.
+
+        It is `behind` the first column of its piece: what columns need may be spread over the lanes.
+        """
         functions = self._e._functions
         if not self._e._plan.transposed:
-            rows, columns = pair, functions.columns(w, column + self._lane_column, batch=batch)
+            rows = pair
+            if self._spread is not None:
+                columns = self._spread.columns(w, self._lane_column, behind)
+            else:
+                columns = functions.columns(w, column + self._lane_column, batch=batch)
         else:
             rows, columns = None, pair
-            if functions.uses_rows:
+            if self._spread is not None:
+                rows = self._spread.rows(w, self._lane_column, behind)
+            elif functions.uses_rows:
                 rows = functions.rows(w, column + self._lane_column, apart=1, batch=batch)
         values = []
         for index, value in enumerate(four):
