@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from itertools import count, product
+from itertools import chain, count, islice, product
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, cast
@@ -194,20 +194,22 @@ def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
 
 
 def rings(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
-    """The model's best, and what only tuning tries of the same.
+    """The model's best, and what it likes less: the best of each of these kinds.
 
     Deeper rings, their stores in one buffer, beside the same with two; clusters of two by two; shares of K in clusters
-    of eight; and the best three with other promotions of what L2 fetches.
+    of eight.
     """
+    spec = workload.spec
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    chosen = [cast(MatmulConfig, entry.config) for entry in ranked(workload.spec, SM_90A, **shape)[:6]]
-    spare = [cast(MatmulConfig, e.config) for e in ranked(workload.spec, SM_90A, **shape, tuning=True)]
-    yield from chosen
-    yield from (config.changed(l2_promotion=what) for config in chosen[:3] for what in (None, "64B"))
-    for config in [c for c in spare if c.output_buffers == 1][:8]:
-        yield from (config, config.changed(output_buffers=2))
-    yield from [c for c in spare if c.cluster == (2, 2)][:6]
-    yield from [c for c in spare if c.cluster_size == 8 and c.split_k > 1][:6]
+    chosen = [cast(MatmulConfig, entry.config) for entry in ranked(spec, SM_90A, **shape)]
+    spare = [cast(MatmulConfig, entry.config) for entry in ranked(spec, SM_90A, **shape, tuning=True)]
+    yield from chosen[:6]
+    deeper = ((c, c.changed(output_buffers=2)) for c in chosen + spare if c.output_buffers == 1)
+    legal = (pair for pair in deeper if pair[1].legal(SM_90A, spec))
+    pairs = (pair for pair in legal if len({c.resolved_stages(SM_90A, spec) for c in pair}) == 2)
+    yield from chain.from_iterable(islice(pairs, 8))
+    yield from [c for c in chosen if c.cluster == (2, 2)][:6]
+    yield from [c for c in chosen if c.cluster_size == 8 and c.split_k > 1][:6]
 
 
 def promotions(workload: MatmulWorkload) -> Iterator[MatmulConfig]:

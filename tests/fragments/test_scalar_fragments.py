@@ -306,6 +306,18 @@ def test_broadcast_takes_one_lane(lane: int) -> None:
     np.testing.assert_array_equal(out, np.repeat(values[[lane, 32 + lane]], 32))
 
 
+def test_shuffle_takes_the_lane_that_each_names() -> None:
+    """`shuffle_f32` gives each lane the value of the lane it names, of its own warp."""
+    values = np.arange(64, dtype=np.float32)
+    named = np.random.default_rng(5).integers(0, 32, 64, dtype=np.uint32)
+    out = np.zeros(64, np.float32)
+    k = SmallKernel(pointers=3, threads=64)
+    value, lane = k.load(0, k.thread), k.load(1, k.thread, U32)
+    k.store(2, k.thread, k.w.ptx.warp.shuffle_f32(value=value, lane=lane))
+    k.run(values, named, out)
+    np.testing.assert_array_equal(out, values[np.arange(64) // 32 * 32 + named])
+
+
 @pytest.mark.parametrize("mask", [1, 6, 16, 31])
 def test_shuffle_xor_exchanges_lanes(mask: int) -> None:
     """`shuffle_xor_f32` gives lane l the value of lane l ^ mask."""

@@ -61,11 +61,11 @@ They wait for each other's stages, each of which waits for its own part of the l
 CLUSTER_COST = 1.03
 """How many times as long k-blocks take in a cluster, whose CTAs fill each other's stages."""
 
-EIGHT_COST = 1.08
+EIGHT_COST = 1.1
 """The same again in clusters of eight, whose two sides wait for each other."""
 
-EIGHT_CLOCKS = 700
-"""What a tile of these takes longer: without it they look 15 % too slow where K is long, and 4 % else."""
+EIGHT_CLOCKS = 1500
+"""What a tile of these takes longer; as a factor alone they look 15 % too slow where K is long, and 4 % else."""
 
 THIRD_COST = 1.01
 """How many times as long they take where three warpgroups multiply: a stage is free when the slowest is done."""
