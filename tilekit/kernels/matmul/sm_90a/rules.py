@@ -60,9 +60,12 @@ Scales of rows or of columns are loaded like it.
 SCALED_BIAS_HEADROOM = 128
 """The same where columns have both a scale and a bias: 112 of 232 may spill."""
 
-SPREAD_HEADROOM, NARROW_SPREAD_HEADROOM = 56, 64
+SPREAD_HEADROOM, SPREAD_TURN_HEADROOM, NARROW_SPREAD_HEADROOM = 56, 48, 64
 """The same with staged stores, where the lanes of a warp hold them for each other: with all of them, an activation and
-a residual 176 of 232 fit, in turn too, and 184 may spill; 96 of 160, and 100 may spill (ptxas 13.0.88)."""
+a residual 176 of 232 fit, in turn too (`TURN_HEADROOM` comes on top), and 184 may spill; 96 of 160, and 100 may spill.
+
+ptxas 13.0.88 and 13.5.37.
+"""
 
 WIDE_SHARE = 232
 """Registers of a thread of two consumers."""
@@ -262,7 +265,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
         elif shares:
             needs.append(TOTALS_SHARE_HEADROOM)
     if functions.loads and spec.store == "tma" and isinstance(functions, ElementwiseSpec):
-        needs.append(NARROW_SPREAD_HEADROOM if share < WIDE_SHARE else SPREAD_HEADROOM)
+        wide = SPREAD_TURN_HEADROOM if config.pingpong else SPREAD_HEADROOM
+        needs.append(NARROW_SPREAD_HEADROOM if share < WIDE_SHARE else wide)
     elif functions.loads:
         needs.append(SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM)
     if spec.store == "direct":
