@@ -160,7 +160,7 @@ SHORT_RING, SHORT_RING_OF_THREE = 3, 4
 def _deeper(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """The candidates' tiles whose short ring has a stage more with one buffer for stores.
 
-    cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs (H200, 73 of them): from three
+    cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs (H200, 72 of them): from three
     stages to four 16 % less time, from four to five 4 % less with three warpgroups, and 1 % more with two; from six on
     1 % more, and 5 % more where consumers take turns.
     """
