@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from itertools import count, product
+from itertools import chain, count, islice, product
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, cast
@@ -194,14 +194,30 @@ def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
 
 
 def rings(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
-    """The model's best; deeper rings, their stores in one buffer, beside the same with two; clusters of two by two."""
+    """The model's best, and what it likes less: the best of each of these kinds.
+
+    Deeper rings, their stores in one buffer, beside the same with two; clusters of two by two; shares of K in clusters
+    of eight.
+    """
+    spec = workload.spec
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    chosen = [entry.config for entry in ranked(workload.spec, SM_90A, **shape)[:6]]
-    spare = [cast(MatmulConfig, e.config) for e in ranked(workload.spec, SM_90A, **shape, tuning=True)]
-    yield from cast(list[MatmulConfig], chosen)
-    for config in [c for c in spare if c.output_buffers == 1][:10]:
-        yield from (config, config.changed(output_buffers=2))
-    yield from [c for c in spare if c.cluster == (2, 2)][:6]
+    chosen = [cast(MatmulConfig, entry.config) for entry in ranked(spec, SM_90A, **shape)]
+    spare = [cast(MatmulConfig, entry.config) for entry in ranked(spec, SM_90A, **shape, tuning=True)]
+    yield from chosen[:6]
+    deeper = ((c, c.changed(output_buffers=2)) for c in chosen + spare if c.output_buffers == 1)
+    legal = (pair for pair in deeper if pair[1].legal(SM_90A, spec))
+    pairs = (pair for pair in legal if len({c.resolved_stages(SM_90A, spec) for c in pair}) == 2)
+    yield from chain.from_iterable(islice(pairs, 8))
+    yield from [c for c in chosen if c.cluster == (2, 2)][:6]
+    yield from [c for c in chosen if c.cluster_size == 8 and c.split_k > 1][:6]
+
+
+def promotions(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
+    """The model's best three, each with every promotion of what L2 fetches where a load misses."""
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    for entry in ranked(workload.spec, SM_90A, **shape)[:3]:
+        config = cast(MatmulConfig, entry.config)
+        yield from (config.changed(l2_promotion=what) for what in (None, "64B", "128B"))
 
 
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
@@ -215,6 +231,7 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "everything": everything,
     "spread": spread,
     "rings": rings,
+    "promotions": promotions,
 }
 
 
@@ -265,6 +282,7 @@ def sweep(
     most: int,
     turn: float = SLICE_SECONDS,
     behind: float = math.inf,
+    changes: Mapping[str, Any] | None = None,
 ) -> list[Row]:
     """Measure the legal ones of configs, and the picker's, on one shape, quickest first.
 
@@ -280,16 +298,18 @@ def sweep(
         Seconds that a config is measured in a round.
     behind
         Ratio to the library from which on the picker's choice is the only one that is measured.
+    changes
+        Fields that every config has, the picker's too.
     """
+    spec = workload.spec
+    picked = _picked(workload).changed(**changes or {})
     if behind < math.inf:
-        first = sweep(machine, workload, (), rounds=rounds, seconds=seconds, most=1, turn=turn)
+        first = sweep(machine, workload, (), rounds=rounds, seconds=seconds, most=1, turn=turn, changes=changes)
         times = {row.config: row.microseconds for row in first}
-        ours = times.get(GEMV, times[str(_picked(workload))])
+        ours = times.get(GEMV, times[str(picked)])
         if times[LIBRARY] >= behind * ours:
             return first
-    spec = workload.spec
-    picked = _picked(workload)
-    found = {config for config in configs if config.legal(SM_90A, spec)} | {picked}
+    found = {config for each in configs if (config := each.changed(**changes or {})).legal(SM_90A, spec)} | {picked}
     modelled = {config: model_clocks(config, workload) for config in found}
     ranked = sorted(found, key=lambda config: modelled[config])
     chosen = [*ranked[:most], *([picked] if picked not in ranked[:most] else [])]
@@ -411,6 +431,9 @@ def main(
     behind: Annotated[
         float, typer.Option(help="Ratio to the library from which on a shape gets no config but the picker's.")
     ] = math.inf,
+    promotion: Annotated[
+        str | None, typer.Option(help="Of every config: none, 64B, 128B or 256B, which L2 fetches where a load misses.")
+    ] = None,
     show: Annotated[int, typer.Option(help="Rows to print a shape.")] = 6,
     json_file: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
@@ -426,6 +449,7 @@ def main(
     if suite is not None:
         chosen = (case.workload for case in select(suite.split(","), sample, seed=seed))
         workloads += [each for each in chosen if isinstance(each, MatmulWorkload) and not each.fused]
+    changes = {} if promotion is None else {"l2_promotion": None if promotion == "none" else promotion}
     machine = require_machine()
     results = []
     for workload in workloads:
@@ -438,7 +462,8 @@ def main(
             known = [config_of(row["fields"]) for row in earlier[name] if row["fields"] is not None]
             tried = iter(known[:most])
         limit = most + 1 if name in earlier else most  # the picker's choice is among them
-        rows = sweep(machine, workload, tried, rounds=rounds, seconds=seconds, most=limit, turn=turn, behind=behind)
+        how: dict[str, Any] = {"rounds": rounds, "seconds": seconds, "most": limit, "turn": turn, "behind": behind}
+        rows = sweep(machine, workload, tried, **how, changes=changes)
         typer.echo("\n" + table(name, rows, show))
         results.append({"case": name, "turn": turn, "rows": [asdict(row) for row in rows]})
         if json_file is not None:

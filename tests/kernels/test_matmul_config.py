@@ -85,7 +85,7 @@ RULES = [
     ({"tile": (192, 256), "consumers": 3}, {}, "one instruction's 128 accumulators", "tile", None),
     ({"tile": (512, 64), "consumers": 1}, {}, "accumulators a thread", "tile", None),
     ({"tile": (256, 192)}, {"store": "direct"}, "beside the epilogue", "tile", (256, 168)),
-    ({"tile": (256, 160)}, {"functions": ElementwiseSpec(bias=F32)}, "beside the epilogue", "tile", (256, 136)),
+    ({"tile": (256, 184)}, {"functions": ElementwiseSpec(bias=F32)}, "beside the epilogue", "tile", (256, 176)),
     ({"output_buffers": 0}, {}, "output_buffers=0: 1 to 8", "output_buffers", 1),
     ({"output_buffers": 99}, {}, "output_buffers=99", "output_buffers", None),
     ({"in_flight": 2}, {}, "in_flight=2: 0 or 1", "in_flight", 1),

@@ -357,3 +357,25 @@ def test_tiles_of_mn_major_operands_begin_at_sectors() -> None:
     assert isinstance(config, MatmulConfig)
     of_m, of_n = config.tile[::-1] if config.swap_ab else config.tile
     assert of_m % 16 == of_n % 16 == 0
+
+
+def test_short_rings_have_a_stage_more() -> None:
+    """With one buffer for stores, where it was seen to win: not in turn, and not in rings that are long enough."""
+    spec = MatmulSpec(a_major="mn", b_major="mn")
+    found = candidates(spec, SM_90A)
+    of_their_own = {config.tile for config in CANDIDATES if config.output_buffers == 1}
+    deeper = [c for c in found if c.output_buffers == 1 and c.tile not in of_their_own]
+    assert {(192, 96), (192, 176)} <= {config.tile for config in deeper}
+    for config in deeper[::50]:
+        two = config.changed(output_buffers=2).resolved_stages(SM_90A, spec)
+        assert config.resolved_stages(SM_90A, spec) > two
+        assert two <= (4 if config.consumers == 3 else 3)
+        assert not config.pingpong
+
+
+def test_clusters_of_two_by_two_and_shares_in_those_of_eight() -> None:
+    """Of plain products; groups of rows have neither."""
+    plain, groups = (candidates(spec, SM_90A) for spec in (MatmulSpec(), MatmulSpec(groups="ends")))
+    assert any(config.cluster == (2, 2) for config in plain)
+    assert {config.split_k for config in plain if config.cluster == (4, 2)} == {1, 2, 3}
+    assert not any(config.cluster == (2, 2) for config in groups)

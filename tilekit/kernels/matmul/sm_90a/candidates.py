@@ -116,11 +116,14 @@ MANY_SHARES = (5, 8)
 LARGEST_MANY_SHARED_TILE = 64 * 128
 """Elements of a tile up to which a sum has so many: of few tiles and a long K."""
 
+SHARES_OF_EIGHT = (1, 2, 3)
+"""Of clusters of eight: 266x608x11720 in three shares takes 17.6 us in 1x4 and 15.3 in 2x4."""
+
 
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Every legal candidate for `spec` on `target`."""
-    return _legal(_every(_bases(spec), spec), spec, target)
+    return _legal(_every((*_bases(spec), *_deeper(spec, target)), spec), spec, target)
 
 
 def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
@@ -134,8 +137,7 @@ def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
 def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """What tuning may try beside the candidates.
 
-    Streamed ones, small ones with sums that a cluster shares, those that have a stage more where stores have one
-    buffer, and clusters of two by two.
+    Streamed ones, and small ones with sums that a cluster shares.
     """
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
     shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
@@ -145,24 +147,32 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
         for cluster in ((1, 1), (2, 1), (1, 2))
         for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
     )
-    wide = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_TILE_OF_WIDE)
-    squares = (replace(base, cluster=(2, 2)) for base in wide if not (base.m_below_atom or base.pingpong))
     known = set(candidates(spec, target))
-    deeper = (config for config in _every(_deeper(spec, target), spec) if config.cluster_k == 1)
-    every = chain(_every(TUNING_CANDIDATES, spec), deeper, shared, streamed, squares)
+    every = chain(_every(TUNING_CANDIDATES, spec), shared, streamed)
     return tuple(c for c in _legal(every, spec, target) if c not in known)
 
 
-def _deeper(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """The candidates' tiles whose ring has a stage more with one buffer for stores.
+SHORT_RING, SHORT_RING_OF_THREE = 3, 4
+"""Stages of a ring up to which another is worth a buffer of the stores': of two warpgroups, and of three."""
 
-    cuBLAS has that stage with the same tiles (128x192 with five stages). Where rows begin off L2's lines a stage takes
-    longer to fill: of 343x11384x4024, 192x192 with one buffer takes 60 us, 192x176 with two 73 (H200).
+
+def _deeper(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+    """The candidates' tiles whose short ring has a stage more with one buffer for stores.
+
+    cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs (H200, 72 of them): from three
+    stages to four 16 % less time, from four to five 4 % less with three warpgroups, and 1 % more with two; from six on
+    1 % more, and 5 % more where consumers take turns.
     """
+    if not _timed_in_all(spec) or spec.loads_residual:
+        return ()
     found = []
     for base in CANDIDATES:
         one, two = (replace(base, cluster=(1, 1), output_buffers=count) for count in (1, 2))
-        if two.legal(target, spec) and one.resolved_stages(target, spec) > two.resolved_stages(target, spec):
+        if base.pingpong or base.output_buffers == 1 or not two.legal(target, spec):
+            continue
+        stages = two.resolved_stages(target, spec)
+        short = SHORT_RING_OF_THREE if base.consumers == 3 else SHORT_RING
+        if stages <= short and one.resolved_stages(target, spec) > stages:
             found.append(replace(base, output_buffers=1))
     return tuple(found)
 
@@ -183,14 +193,24 @@ def _legal(configs: Iterable[MatmulConfig], spec: MatmulSpec, target: Target) ->
 
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
-WIDE_CLUSTERS = ((4, 1), (1, 4), (4, 2), (2, 4))
-"""Clusters of which not all SMs can be a part: 30 of four CTAs and 15 of eight fit an H200's 132."""
+WIDE_CLUSTERS = ((4, 1), (1, 4), (2, 2), (4, 2), (2, 4))
+"""Clusters of which not all SMs can be a part: 30 of four CTAs and 15 of eight fit an H200's 132.
+
+Those of two by two ask L2 for half of both operands: 848x488x3256 with both MN-major 11.8 us in 4x1, 10.2 in 2x2.
+"""
 
 LARGEST_TILE_OF_WIDE = 128 * 192
 """Elements of a tile up to which wide clusters are tried: those of launches of few tiles."""
 
 
+def _timed_in_all(spec: MatmulSpec) -> bool:
+    """Whether short rings, clusters of two by two and shares in those of eight were timed with such operands."""
+    return not (spec.own_loaders or spec.own_sums or spec.copies or spec.groups)
+
+
 def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[MatmulConfig]:
+    wide_clusters = [cluster for cluster in WIDE_CLUSTERS if cluster != (2, 2) or _timed_in_all(spec)]
+    of_eight = SHARES_OF_EIGHT if _timed_in_all(spec) else (1,)
     for base in bases:
         if base.swap_ab and spec.groups:
             continue
@@ -201,8 +221,9 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
             for cluster in CLUSTERS:
                 yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
         if area <= LARGEST_TILE_OF_WIDE and not (base.m_below_atom or base.pingpong):
-            for cluster in WIDE_CLUSTERS:
-                for shares in (*SHARES, *many) if shared and max(cluster) * min(cluster) == 4 else (1,):
+            for cluster in wide_clusters:
+                ways = (*SHARES, *many) if cluster[0] * cluster[1] == 4 else of_eight
+                for shares in ways if shared else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] in (ATOM_ROWS, 2 * ATOM_ROWS) and base.tile[1] <= 64 and not base.pingpong:
             for ctas in (2, 4, 8):

@@ -201,6 +201,7 @@ class MatmulConfig(KernelConfig):
             + (f", stream k {self.stream_k}" if self.stream_k else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (f", {plural(self.output_buffers, 'output buffer')}" if self.output_buffers != 2 else "")
+            + (f", promotion {self.l2_promotion or 'none'}" if self.l2_promotion != "128B" else "")
             + (f", {self.l2_stream} through L2" if self.l2_stream else "")
             + (", raster along N" if self.raster_order == "n" else "")
             + (f", raster groups of {self.raster_group}" if self.raster_group else "")

@@ -61,8 +61,11 @@ They wait for each other's stages, each of which waits for its own part of the l
 CLUSTER_COST = 1.03
 """How many times as long k-blocks take in a cluster, whose CTAs fill each other's stages."""
 
-EIGHT_COST = 1.24
+EIGHT_COST = 1.1
 """The same again in clusters of eight, whose two sides wait for each other."""
+
+EIGHT_CLOCKS = 1500
+"""What a tile of these takes longer; as a factor alone they look 15 % too slow where K is long, and 4 % else."""
 
 THIRD_COST = 1.01
 """How many times as long they take where three warpgroups multiply: a stage is free when the slowest is done."""
@@ -93,6 +96,9 @@ LAUNCH_CLOCKS = 2336
 
 EARLY_CLOCKS = 1100
 """What a launch takes less where the one before it leaves it as many SMs as it needs: its CTAs are ready by then."""
+
+ONE_BUFFER_CLOCKS = 400
+"""What a subtile waits for the one before it to be stored where stores have one buffer."""
 
 CLUSTER_CLOCKS = 1811
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
@@ -410,6 +416,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     if not (spec.own_sums or spec.own_loaders or spec.groups):  # neither was seen with these
         ctas = c.cluster_m * c.cluster_n
         wave = wave * np.where(ctas > 1, CLUSTER_COST, 1) * np.where(ctas >= 8, EIGHT_COST, 1)
+        wave = wave + EIGHT_CLOCKS * (ctas >= 8)
         wave = wave * np.where(c.consumers_per_tile >= 3, THIRD_COST, 1)
         if "mn" in (spec.a_major, spec.b_major):
             lone = (c.tile_m <= ATOM_ROWS) & (c.tile_n >= LONE_WIDTH) & (ctas > 1)
@@ -431,6 +438,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
+    clocks += np.where(c.buffers == 1, ONE_BUFFER_CLOCKS * c.pieces * grids.waves, 0)
     early = np.where(grids.active * 2 <= SM_90A.multiprocessors, EARLY_CLOCKS, 0)
     clocks += LAUNCH_CLOCKS - early + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
     if spec.groups is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
@@ -58,6 +59,16 @@ Scales of rows or of columns are loaded like it.
 
 SCALED_BIAS_HEADROOM = 128
 """The same where columns have both a scale and a bias: 112 of 232 may spill."""
+
+SPREAD_HEADROOM, SPREAD_TURN_HEADROOM, NARROW_SPREAD_HEADROOM = 56, 48, 64
+"""The same with staged stores, where the lanes of a warp hold them for each other: with all of them, an activation and
+a residual 176 of 232 fit, in turn too (`TURN_HEADROOM` comes on top), and 184 may spill; 96 of 160, and 100 may spill.
+
+ptxas 13.0.88 and 13.5.37.
+"""
+
+WIDE_SHARE = 232
+"""Registers of a thread of two consumers."""
 
 TRANSPOSED_HEADROOM = 96
 """The same with direct stores of a transpose: 136 of 232 fits, 144 spill."""
@@ -235,8 +246,8 @@ def _pingpong(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[
         yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
 
 
-def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
-    """Registers that a thread's epilogue takes."""
+def _headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
+    """Registers that a thread's epilogue takes of its `share`."""
     needs = [STAGED_HEADROOM]
     functions = spec.functions
     if spec.components.functions is not None:
@@ -252,7 +263,11 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
             needs.append(SEVERAL_TOTALS_SHARE_HEADROOM + lone if shares else SEVERAL_TOTALS_HEADROOM)
         elif shares:
             needs.append(TOTALS_SHARE_HEADROOM)
-    if functions.loads:
+    spread = isinstance(functions, ElementwiseSpec) and not (config.swap_ab and functions.scale_a)
+    if functions.loads and spec.store == "tma" and spread:
+        wide = SPREAD_TURN_HEADROOM if config.pingpong else SPREAD_HEADROOM
+        needs.append(NARROW_SPREAD_HEADROOM if share < WIDE_SHARE else wide)
+    elif functions.loads:
         needs.append(SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM)
     if spec.store == "direct":
         needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
@@ -275,7 +290,7 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
     launch = plan.launch_registers
     share = plan["mma"].registers or launch
     turns = TURN_HEADROOM if config.pingpong else 0
-    limit = share - _headroom(config, spec) - turns
+    limit = share - _headroom(config, spec, share) - turns
     if spec.groups is not None:
         narrow, wide = GROUPED_F32_ACCUMULATORS if spec.out_dtype.bits == 32 else GROUPED_ACCUMULATORS
         limit = min(limit, narrow.get(share, wide))
