@@ -60,14 +60,16 @@ def load(kernel: str) -> ComposedKernel:
     from tilekit.compose.kernel import ComposedKernel
     from tilekit.errors import ArgumentError, TilekitError
 
-    file, _, name = kernel.rpartition(".py:")
-    path = Path(f"{file}.py" if name and file else kernel)
+    file, found, name = kernel.rpartition(".py:")
+    if not found:
+        file, name = kernel.removesuffix(".py"), ""
+    path = Path(f"{file}.py")
     if not path.is_file():
         beside = [one.name for one in path.parent.glob("*.py")]
         near = difflib.get_close_matches(path.name, beside, 1)
         raise ArgumentError(
             f"KERNEL {kernel}: there is no file {path}"
-            + (f"; nearest: {path.with_name(near[0])}{f':{name}' if file else ''}" if near else ""),
+            + (f"; nearest: {path.with_name(near[0])}{f':{name}' if name else ''}" if near else ""),
             code="TK-CLI-013",
         )
     try:
@@ -84,8 +86,10 @@ def load(kernel: str) -> ComposedKernel:
             line = f":{error.lineno}"
         raise ArgumentError(f"{path}{line}: {type(error).__name__}: {error}", code="TK-CLI-013") from None
     kernels = {key: value for key, value in made.items() if isinstance(value, ComposedKernel)}
-    if not file or name not in kernels:
-        what = f"{name} there is {made[name]!r}, no kernel" if file and name in made else f"it has no {name or 'name'}"
+    if name not in kernels:
+        what = f"it has no {name}" if name else "legal is FILE.py:NAME, and no name is given"
+        if name in made:
+            what = f"{name} there is {made[name]!r}, no kernel"
         near = difflib.get_close_matches(name, kernels, 1, 0.0)
         raise ArgumentError(
             f"KERNEL {kernel}: {what}; kernels in {path}: {', '.join(kernels) or 'none (@tk.kernel makes one)'}"
