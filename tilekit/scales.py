@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from tilekit.annotations import number
 from tilekit.arrays import view_of
 from tilekit.dtypes import E2M1X2, E4M3, E5M2, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
@@ -29,6 +30,9 @@ _MIDDLES = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 
 _NORMAL = float(np.finfo(np.float32).tiny)
 """Smaller numbers have an inverse beyond the largest of f32: such scales of NVFP4 count as 1, as 0 does."""
+
+_MOST = float(np.finfo(np.float32).max) / 8
+"""Of NVFP4's scale of the whole: six times that is a number of f32 still."""
 
 _TABLES = {
     E4M3: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32),
@@ -87,10 +91,14 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     element = str(dtype if found.packed == 1 else "e2m1x2")
     if element not in found.types:
         raise ArgumentError.of("dtype", dtype, legal=" or ".join(found.types), nearest="e4m3", code="TK-SCALE-005")
-    if scale is not None and (found.scale is UE8M0 or not 0 < scale < float("inf")):
-        legal = "a number above 0 for nvfp4; MXFP8 and MXFP4 have none"
-        raise ArgumentError.of("scale", scale, legal=legal, nearest=None, code="TK-SCALE-005")
+    if scale is not None:
+        legal = f"a number above 0 ({_NORMAL:.3g} to {_MOST:.3g}) for nvfp4; MXFP8 and MXFP4 have none"
+        given = number(scale, "scale", words=legal, code="TK-SCALE-005")
+        if found.scale is UE8M0 or not _NORMAL <= given <= _MOST:
+            raise ArgumentError.of("scale", scale, legal=legal, nearest=None, code="TK-SCALE-005")
     xp = _library(x, "x")
+    if not (x.is_floating_point() if _torch(xp) else x.dtype.kind in "fV"):
+        raise ArgumentError.of("x", x.dtype, legal="an array of floats", nearest="float32", code="TK-SCALE-005")
     if len(x.shape) != 2 or x.shape[1] % found.packed:
         raise ArgumentError(
             f"x has shape {tuple(x.shape)}; legal: (rows, K){', K even' if found.packed > 1 else ''}; nearest: "
@@ -118,6 +126,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     else:
         if scale is None:
             scale = float(most.max()) / (_LARGEST["e4m3"] * 6) if 0 not in x.shape else 1.0
+            scale = _NORMAL if 0 < scale < _NORMAL else scale
         overall = scale if 0 < scale < float("inf") else 1.0
         largest = np.float32(6) * np.float32(overall)  # as kernels compute it
         scales = _cast(xp, xp.clip(most / largest, 0, _LARGEST["e4m3"]), E4M3)
@@ -150,6 +159,11 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
         (rows, K / block) of e4m3, or of ue8m0 (or uint8).
     scale
         What everything is multiplied by besides.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-SCALE-001``, ``TK-SCALE-002`` or ``TK-SCALE-005``.
     """
     if isinstance(values, Quantised):
         if scales is not None or scale != 1.0:
@@ -157,18 +171,28 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
                 "values", "a Quantised", legal="its values, where scales are given beside them", code="TK-SCALE-005"
             )
         return dequantise(*values)
+    factor = np.float32(number(scale, "scale", code="TK-SCALE-005"))
     xp, dtype = _library(values, "values"), view_of(values, "values").dtype
-    codes = _retyped(xp, values, U8)
-    if dtype in (U8, E2M1X2):
-        codes = xp.stack([codes & 15, codes >> 4], -1).reshape((codes.shape[0], 2 * codes.shape[1]))
-        dtype = E2M1X2
+    dtype = E2M1X2 if dtype is U8 else dtype
     if dtype not in _TABLES:
         legal = ", ".join(one.name for one in _TABLES)
         raise ArgumentError.of("values", dtype, legal=legal, nearest="e4m3", code="TK-SCALE-005")
+    if len(values.shape) != 2 and (scales is not None or dtype is E2M1X2):
+        legal = "(rows, K) of values with scales, and of pairs"
+        raise ArgumentError.of("values", tuple(values.shape), legal=legal, code="TK-SCALE-005")
+    codes = _retyped(xp, values, U8)
+    if dtype is E2M1X2:
+        codes = xp.stack([codes & 15, codes >> 4], -1).reshape((codes.shape[0], 2 * codes.shape[1]))
     found = _looked_up(xp, _TABLES[dtype], codes, values)
     if scales is None:
-        return found
+        return found if factor == 1 else found * factor
+    if _library(scales, "scales") is not xp:
+        raise ArgumentError.of(
+            "scales", type(scales), legal=f"an array of {xp.__name__}, as values are", code="TK-SCALE-005"
+        )
     kind = view_of(scales, "scales").dtype
+    if kind not in (UE8M0, U8, E4M3):
+        raise ArgumentError.of("scales", kind, legal="ue8m0, uint8 or e4m3", nearest="ue8m0", code="TK-SCALE-001")
     factors = _looked_up(xp, _TABLES[UE8M0 if kind is U8 else kind], _retyped(xp, scales, U8), values)
     rows, k = found.shape
     block = 16 if kind is E4M3 else 32
@@ -178,7 +202,7 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
             nearest=(rows, -(-k // block)), code="TK-SCALE-002",
         )  # fmt: skip
     repeated = xp.repeat_interleave(factors, block, 1) if _torch(xp) else xp.repeat(factors, block, 1)
-    return found * repeated[:, :k] * np.float32(scale)
+    return found * repeated[:, :k] * factor
 
 
 def lay_out_scales(scales: Any, *, target: PlaceName | None = None, stream: Any = None) -> Any:
@@ -218,7 +242,7 @@ def lay_out_scales(scales: Any, *, target: PlaceName | None = None, stream: Any 
 
 
 def _format_named(name: str) -> ScaleFormat:
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise ArgumentError.of("to", name, legal=", ".join(FORMATS), nearest="mxfp8", code="TK-SCALE-005")
     return FORMATS[name]
 

@@ -11,6 +11,7 @@ from tilekit.annotations import checked_values
 from tilekit.errors import ArgumentError
 
 _compiler: Any = torch.compiler
+_SPARSE: Any = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _Symbol: Any = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -29,7 +30,14 @@ def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any]) -> Non
     """
     for arguments, legal in ((needed, "a torch.Tensor"), (others, "a torch.Tensor or None")):
         for name, value in arguments.items():
-            if isinstance(value, torch.Tensor) or (value is None and arguments is others):
+            if value is None and arguments is others:
+                continue
+            if isinstance(value, torch.Tensor):
+                if value.layout in _SPARSE:
+                    raise ArgumentError(
+                        f"{name} is a tensor of layout {value.layout}; legal: a dense one; nearest: {name}.to_dense()",
+                        code="TK-TORCH-003",
+                    )
                 continue
             kind = type(value)
             if not hasattr(kind, "__torch_function__"):

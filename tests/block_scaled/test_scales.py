@@ -116,6 +116,20 @@ def test_wrong_calls() -> None:
         (lambda: tilekit.quantise(x, dtype="bf16"), "dtype: given 'bf16'; legal: e4m3 or e5m2"),
         (lambda: tilekit.quantise(x, scale=2.0), "scale: given 2.0.*nvfp4.*TK-SCALE-005"),
         (lambda: tilekit.quantise(x, "nvfp4", scale=0.0), "scale: given 0.0.*above 0.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x[:, :30], "nvfp4", scale=1e-40), "scale: given 1e-40.*1.18e-38.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x[:, :30], "nvfp4", scale="1"), "scale: given '1'.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x, ["mxfp8"]), r"to: given \['mxfp8'\].*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x + 1j), "x: given dtype.*complex64.*an array of floats.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x.astype(np.int32)), "x: given dtype.*int32.*an array of floats"),
+        (lambda: tilekit.dequantise(np.ones(8, np.uint8)), r"values: given \(8,\); legal: \(rows, K\)"),
+        (lambda: tilekit.dequantise(np.ones((2, 3, 4), np.uint8)), r"values: given \(2, 3, 4\)"),
+        (
+            lambda: tilekit.dequantise(np.ones((2, 3, 4), E4M3), np.ones((2, 3, 1), UE8M0)),
+            r"values: given \(2, 3, 4\).*TK-SCALE-005",
+        ),
+        (lambda: tilekit.dequantise(x.astype(E4M3), x[:, :1]), "scales: given f32; legal: ue8m0, uint8 or e4m3"),
+        (lambda: tilekit.dequantise(x.astype(E4M3), [[1]]), "scales: given.*an array of NumPy, torch or CuPy"),
+        (lambda: tilekit.dequantise(x.astype(E4M3), scale="2"), "scale: given '2'; legal: a number"),
         (lambda: tilekit.quantise([1.0]), "x: given.*an array of NumPy, torch or CuPy"),
         (lambda: tilekit.dequantise(x), "values: given f32"),
         (lambda: tilekit.dequantise(x.astype(E4M3), np.ones((3, 2), UE8M0)), r"legal: \(3, 1\), one for 32"),
@@ -134,3 +148,20 @@ def test_a_given_scale_of_the_whole() -> None:
     np.testing.assert_array_equal(found.scales.astype(np.float32), [[2, 4]])
     np.testing.assert_array_equal(tilekit.dequantise(*found), x)
     assert found.values[0, 0] == 0x78
+
+
+def test_a_scale_of_values_alone() -> None:
+    """Values without scales of blocks are multiplied by that of the whole."""
+    values = np.array([[1, -2, 0.5]], E4M3)
+    np.testing.assert_array_equal(tilekit.dequantise(values, scale=4.0), [[4, -8, 2]])
+    np.testing.assert_array_equal(tilekit.dequantise(values), [[1, -2, 0.5]])
+
+
+@pytest.mark.parametrize("most", [1e-45, 1e-38, 3e-36])
+def test_nvfp4_of_the_smallest_numbers(most: float) -> None:
+    """Where a 2688th of the largest number is none of f32's normal ones, the smallest of those is the whole's scale."""
+    x = np.full((2, 32), most, np.float32)
+    x[1, 16:] /= 2
+    found = tilekit.quantise(x, "nvfp4")
+    assert found.scale == np.finfo(np.float32).tiny
+    np.testing.assert_allclose(tilekit.dequantise(found), x, 0.2, 6 * float(np.finfo(np.float32).tiny))

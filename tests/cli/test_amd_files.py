@@ -128,6 +128,7 @@ def test_folders_and_missing_files(invoke: Any, files: Files, tmp_path: Path, co
     files("kernel.hsaco", image())
     result = invoke(command, tmp_path)
     assert (result.exit_code, "cannot be read: Is a directory" in result.stderr) == (2, True)
+    assert f"nearest: {tmp_path}\n" not in result.stderr
     result = invoke(command, tmp_path / "kernle.hsaco")
     assert (result.exit_code, "kernel.hsaco" in result.stderr) == (2, True)
 

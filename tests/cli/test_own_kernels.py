@@ -87,6 +87,11 @@ def test_names_are_near() -> None:
         assert caught.value.code == "TK-CLI-013"
     with pytest.raises(TilekitError, match="gated_matmul"):
         load(MINE[:-1])
+    for kernel in (MINE.rpartition(":")[0], MINE.rpartition(":")[0] + ":"):
+        with pytest.raises(
+            TilekitError, match=r"legal is FILE\.py:NAME, and no name is given; kernels in .*gated_matmul"
+        ):
+            load(kernel)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tilekit.conv2d(X, W, padding=1 << 31),
         "padding: given 2147483648.*pixels; legal: up to 2147483647.*nearest: padding=16384",
     ),
-    "padding and stride beyond 32 bits": (lambda: tilekit.conv2d(X, W, padding=1 << 40, stride=1 << 40), "step_y"),
+    "padding and stride beyond 32 bits": (
+        lambda: tilekit.conv2d(X, W, padding=1 << 40, stride=1 << 40),
+        "stride: given 1099511627776; legal: whole numbers up to 4294967295.*nearest legal: 4294967295",
+    ),
     "three dilations": (lambda: tilekit.conv2d(X, W, dilation=(1, 1, 1)), "dilation: given"),
     "half a stride": (lambda: tilekit.conv2d(X, W, stride=1.5), "stride: given 1.5"),
     "stride True": (lambda: tilekit.conv2d(X, W, stride=True), "stride: given True"),

@@ -335,3 +335,10 @@ def test_an_empty_output_launches_nothing() -> None:
     plan = tilekit.compile(MatmulSpec()).bind(zeros(64, 32), zeros(0, 32).T)
     assert type(plan) is Plan
     assert plan().shape == (64, 0)
+
+
+def test_factors_of_no_batches_have_any_strides() -> None:
+    """Nothing lies behind anything: what NumPy computes without elements has strides of 0."""
+    rows, columns = (np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (0, n), (0, 0)) for n in (4, 16))
+    a, b = np.ones((0, 4, 8), np.float16), np.ones((0, 8, 16), np.float16)
+    assert tilekit.matmul(a, b, scale_a=rows, scale_b=columns).shape == (0, 4, 16)

@@ -49,6 +49,18 @@ def test_what_is_no_tensor_is_named(call: str) -> None:
             assert raised.value.code == "TK-TORCH-003"
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_sparse_tensors_are_named(call: str) -> None:
+    """Each argument in turn, which has no plain memory to be read."""
+    function, needed, others = CALLS[call]
+    rows = {"x": "a", "weight": "b"} if call == "linear" else {}  # a product's operands, in its errors too
+    for name in (*needed, *others):
+        with pytest.raises(
+            ArgumentError, match=rf"^{rows.get(name, name)} is a tensor of layout torch\.sparse_coo.*to_dense"
+        ):
+            function(**(needed | {name: torch.ones(4, 8, dtype=torch.bfloat16).to_sparse()}))
+
+
 def test_a_proxy_of_a_tracer_is_let_through() -> None:
     """`torch.fx` traces a module's call with objects that are no tensors and override torch's functions."""
     graph = torch.fx.symbolic_trace(lambda x: torch.ops.tilekit.matmul(x, ONE.T)).graph
@@ -95,6 +107,9 @@ def test_numbers_truths_and_words_are_read_before_torch_does(call: str) -> None:
         for value in ("x", 2.5j, object(), np.ones(3), torch.ones(3), {}, b"same"):
             with pytest.raises(ArgumentError, match=rf"^{name}(: given|=)"):
                 function(**tensors, **{name: value})
+        if name in ("stride", "padding", "dilation", "groups"):
+            with pytest.raises(ArgumentError, match=rf"^{name}(: given|=)"):
+                function(**tensors, **{name: 1 << 70})
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

@@ -188,9 +188,10 @@ def read_file(path: Path, option: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        folder = path if path.is_dir() else path.parent
+        names = [other.name for other in folder.iterdir() if other.is_file()] if folder.is_dir() else []
         close = difflib.get_close_matches(path.name, names, 1)
-        hint = f"; nearest: {path.with_name(close[0])}" if close else ""
+        hint = f"; nearest: {folder / close[0]}" if close else ""
         raise ArgumentError(f"{option}: {path} cannot be read: {error.strerror}{hint}", code=FILES) from None
 
 

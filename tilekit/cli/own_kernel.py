@@ -67,7 +67,7 @@ def load(kernel: str) -> ComposedKernel:
         near = difflib.get_close_matches(path.name, beside, 1)
         raise ArgumentError(
             f"KERNEL {kernel}: there is no file {path}"
-            + (f"; nearest: {path.with_name(near[0])}{f':{name}' if file else ''}" if near else ""),
+            + (f"; nearest: {path.with_name(near[0])}{f':{name}' if name else ''}" if near else ""),
             code="TK-CLI-013",
         )
     try:

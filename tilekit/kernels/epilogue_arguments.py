@@ -277,7 +277,8 @@ def _read_factors(given: Any, name: str, extent: int, problem: MatmulProblem) ->
     for shape, axis, own in legal:
         if view.shape == shape and view.dtype == F32:
             pitch = view.strides[0] if own and problem.batches > 1 else 0
-            if (extent > 1 and view.strides[axis] != 1) or pitch < 0:
+            behind = view.strides[axis] == 1 or extent <= 1 or (own and problem.batches == 0)
+            if not behind or pitch < 0:
                 raise ArgumentError(
                     f"{name} has strides {view.strides} (elements): the factors must lie behind each other, and the "
                     f"batches not run backwards. Pass a copy, for example {name}.copy() of an array or "

@@ -37,6 +37,9 @@ from tilekit.tiles.operand import SWIZZLE_BYTES
 _LEAST = {"stride": 1, "padding": 0, "dilation": 1}
 """The least number that each may be, and the usual one."""
 
+_MOST_COUNTED = (1 << 32) - 1
+"""The largest number of a kernel's counters."""
+
 _MOST_PIXELS = (1 << 31) - 1
 """Of an image's result: kernels count rows of the product in 32 bits."""
 
@@ -219,6 +222,9 @@ def read_pair(given: Any, name: str) -> tuple[int, int]:
     if not legal:
         words = f"a whole number from {least} on, or two (down, along)"
         raise ArgumentError.of(name, given, legal=words, nearest=least, code="TK-CONV-003")
+    if max(down, along) > _MOST_COUNTED:
+        words = f"whole numbers up to {_MOST_COUNTED}, as kernels count"
+        raise ArgumentError.of(name, given, legal=words, nearest=_MOST_COUNTED, code="TK-CONV-003")
     return down, along
 
 
