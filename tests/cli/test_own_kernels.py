@@ -148,8 +148,8 @@ def second(w):
         (":first", "mine.py:5: NameError: name 'undefined' is not defined"),
         (":second", "mine.py:9: AttributeError: 'Call' object has no attribute 'kk'"),
         (":fist", "it has no fist; kernels in"),
-        ("", "it names a file, and no kernel in it; kernels in"),
-        (":", "it names a file, and no kernel in it; kernels in"),
+        ("", "legal is FILE.py:NAME, and no name is given; kernels in"),
+        (":", "legal is FILE.py:NAME, and no name is given; kernels in"),
     ],
 )
 def test_what_goes_wrong_in_a_file_is_the_files(tmp_path: Path, name: str, words: str) -> None:

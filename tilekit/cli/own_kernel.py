@@ -87,7 +87,7 @@ def load(kernel: str) -> ComposedKernel:
     if not file or name not in kernels:
         what = f"{name} there is {made[name]!r}, no kernel" if file and name in made else f"it has no {name}"
         if not file:
-            name, what = "", "it names a file, and no kernel in it"
+            name, what = "", "legal is FILE.py:NAME, and no name is given"
         near = difflib.get_close_matches(name, kernels, 1, 0.0) or list(kernels)[:1]
         raise ArgumentError(
             f"KERNEL {kernel}: {what}; kernels in {path}: {', '.join(kernels) or 'none (@tk.kernel makes one)'}"
