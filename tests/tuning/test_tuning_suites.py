@@ -162,16 +162,15 @@ def test_every_spare_config_is_legal_somewhere() -> None:
 
 
 @pytest.mark.parametrize("major", ["k", "mn"])
-def test_tuning_tries_deeper_rings_and_square_clusters(major: Any) -> None:
-    """Stores have one buffer where that makes room for a stage; clusters of two by two have the tiles of fours."""
+def test_tuning_tries_deeper_rings(major: Any) -> None:
+    """Stores have one buffer where that makes room for a stage, as those picked from have in short rings alone."""
     spec = MatmulSpec(a_major=major, b_major=major)
     found = tuning_candidates(spec, SM_90A)
     deeper = [c for c in found if c.output_buffers == 1 and not c.stream_k]
-    assert {(128, 192), (192, 96), (192, 176), (128, 136)} <= {c.tile for c in deeper}
+    assert {(128, 192), (128, 136)} <= {c.tile for c in deeper}
+    assert {(192, 96), (192, 176)} <= {c.tile for c in candidates(spec, SM_90A) if c.output_buffers == 1}
     for c in deeper:
         assert c.resolved_stages(SM_90A, spec) > replace(c, output_buffers=2).resolved_stages(SM_90A, spec)
-    squares = {c.tile for c in found if c.cluster == (2, 2)}
-    assert squares == {c.tile for c in candidates(spec, SM_90A) if c.cluster == (4, 1)}
     assert not set(found) & set(candidates(spec, SM_90A))
 
 

@@ -123,7 +123,7 @@ SHARES_OF_EIGHT = (1, 2, 3)
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Every legal candidate for `spec` on `target`."""
-    return _legal(_every((*_bases(spec), *_deeper(spec, target)), spec), spec, target)
+    return _legal(_every((*_bases(spec), *_deeper(spec, target, short=True)), spec), spec, target)
 
 
 def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
@@ -137,7 +137,8 @@ def _bases(spec: MatmulSpec) -> tuple[MatmulConfig, ...]:
 def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """What tuning may try beside the candidates.
 
-    Streamed ones, and small ones with sums that a cluster shares.
+    Streamed ones, small ones with sums that a cluster shares, and those that have a stage more where stores have one
+    buffer.
     """
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
     shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
@@ -147,8 +148,9 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
         for cluster in ((1, 1), (2, 1), (1, 2))
         for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
     )
+    deeper = (c for c in _every(_deeper(spec, target, short=False), spec) if c.cluster_k == 1)
     known = set(candidates(spec, target))
-    every = chain(_every(TUNING_CANDIDATES, spec), shared, streamed)
+    every = chain(_every(TUNING_CANDIDATES, spec), deeper, shared, streamed)
     return tuple(c for c in _legal(every, spec, target) if c not in known)
 
 
@@ -156,23 +158,25 @@ SHORT_RING, SHORT_RING_OF_THREE = 3, 4
 """Stages of a ring up to which another is worth a buffer of the stores': of two warpgroups, and of three."""
 
 
-def _deeper(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """The candidates' tiles whose short ring has a stage more with one buffer for stores.
+def _deeper(spec: MatmulSpec, target: Target, *, short: bool) -> tuple[MatmulConfig, ...]:
+    """The candidates' tiles whose ring has a stage more with one buffer for stores; with `short` where it was quicker.
 
     cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs (H200, 72 of them): from three
     stages to four 16 % less time, from four to five 4 % less with three warpgroups, and 1 % more with two; from six on
     1 % more, and 5 % more where consumers take turns.
     """
-    if not _timed_in_all(spec) or spec.loads_residual:
+    if short and (spec.loads_residual or not _timed_in_all(spec)):
         return ()
     found = []
     for base in CANDIDATES:
+        if short and (base.pingpong or base.output_buffers == 1):
+            continue
         one, two = (replace(base, cluster=(1, 1), output_buffers=count) for count in (1, 2))
-        if base.pingpong or base.output_buffers == 1 or not two.legal(target, spec):
+        if not two.legal(target, spec):
             continue
         stages = two.resolved_stages(target, spec)
-        short = SHORT_RING_OF_THREE if base.consumers == 3 else SHORT_RING
-        if stages <= short and one.resolved_stages(target, spec) > stages:
+        most = SHORT_RING_OF_THREE if base.consumers == 3 else SHORT_RING
+        if one.resolved_stages(target, spec) > stages and not (short and stages > most):
             found.append(replace(base, output_buffers=1))
     return tuple(found)
 
