@@ -28,12 +28,20 @@ def sampled(cases: Any, every: int) -> list[Any]:
     ]
 
 
-def check(case: Case, *, seed: int = 0, config: Any = None, target: str = "sm_90a", **emulator: Any) -> Any:
+def check(
+    case: Case,
+    *,
+    seed: int = 0,
+    config: Any = None,
+    target: str = "sm_90a",
+    arrays: tuple[Any, Any, Any] | None = None,
+    **emulator: Any,
+) -> Any:
     """Run a case on the emulator into poisoned outputs, and hold it to float64; return the output.
 
-    The seed is that of the operands and of the interleaving.
+    The seed is that of the interleaving, and of the operands unless they are given.
     """
-    q, k, v = case.arrays(seed)
+    q, k, v = case.arrays(seed) if arrays is None else arrays
     out = np.full((*q.shape[:3], v.shape[3]), np.nan, q.dtype)
     lse = np.full((case.batch, case.heads, case.queries), np.nan, np.float32)
     arguments = AttentionArguments.parse(q, k, v, out=out, lse=lse, target=target, **case.options)
@@ -89,6 +97,26 @@ def test_blackwell_ctas_that_take_several_tiles_get_each_right(seed: int, tiles:
     config = BlackwellAttentionConfig(tiles=tiles, keys=32, stages=2)
     case = Case(1, 300, 90, 2, 1, 64, 64, "bf16", {"causal": True})
     check(case, config=config, seed=seed, target="sm_100a", multiprocessors=2)
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (70, 20)}])
+@pytest.mark.parametrize("group", [1, 4])
+@pytest.mark.parametrize(
+    ("rise", "level"),
+    [(0.05, 0), (0.5, 0), (-0.5, 0), (0, -100), (0, 100)],
+    ids=["some", "much", "falls", "low", "high"],
+)
+def test_maxima_may_rise_from_block_to_block(rise: float, level: float, group: int, options: dict[str, Any]) -> None:
+    """Scores that rise from key to key towards the first, which comes last, by less than the slack or far more.
+
+    And scores far from 0, which a row's first weights must not be computed without having seen.
+    """
+    case = Case(1, 8 if group > 1 else 150, 190, group, 1, 64, 64, "f16", options)
+    q, k, v = case.arrays(7)
+    q[..., 0] = 8.0  # scores are 8 times a key's first element, by 1 / 8, beside what the other elements make
+    k[..., 0] = (level + rise * np.arange(case.keys)[::-1])[:, None]
+    config = tilekit.AttentionConfig(1 if group > 1 else 2, 32, turns=group == 1)
+    check(case, config=config, arrays=(q, k, v), multiprocessors=3)
 
 
 @pytest.mark.parametrize("choices", [{"polynomial": 0}, {"polynomial": 1}, {"slack": 0}, {"keys": 48, "stages": 1}])
