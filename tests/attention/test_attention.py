@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,38 @@ def test_blackwell_ctas_that_take_several_tiles_get_each_right(seed: int, tiles:
     check(case, config=config, seed=seed, target="sm_100a", multiprocessors=2)
 
 
+@dataclass(frozen=True)
+class Rising(Case):
+    """Scores that rise from key to key towards the first by `rise`, from `level` on."""
+
+    rise: float = 0.0
+    level: float = 0.0
+
+    def arrays(self, seed: int = 0) -> tuple[Any, Any, Any]:
+        """A score is 8 times a key's first element, by 1 / 8, beside what the other elements make."""
+        q, k, v = super().arrays(seed)
+        q[..., 0] = 8.0
+        k[..., 0] = (self.level + self.rise * np.arange(self.keys)[::-1])[:, None]
+        return q, k, v
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (70, 20)}])
+@pytest.mark.parametrize("group", [1, 4])
+@pytest.mark.parametrize(
+    ("rise", "level"),
+    [(0.05, 0), (0.5, 0), (-0.5, 0), (0, -100), (0, 100)],
+    ids=["some", "much", "falls", "low", "high"],
+)
+def test_maxima_may_rise_from_block_to_block(rise: float, level: float, group: int, options: dict[str, Any]) -> None:
+    """Scores that rise from key to key towards the first, which comes last, by less than the slack or far more.
+
+    And scores far from 0, which a row's first weights must not be computed without having seen.
+    """
+    case = Rising(1, 8 if group > 1 else 150, 190, group, 1, 64, 64, "f16", options, rise=rise, level=level)
+    config = tilekit.AttentionConfig(1 if group > 1 else 2, 32, turns=group == 1)
+    check(case, config=config, seed=7, multiprocessors=3)
+
+
 @pytest.mark.parametrize("choices", [{"polynomial": 0}, {"polynomial": 1}, {"slack": 0}, {"keys": 48, "stages": 1}])
 def test_blackwell_configs_compute_the_same(choices: dict[str, int]) -> None:
     """Exponentials by MUFU alone or by multiplications alone, sums rescaled at every maximum, a ring of one stage."""
@@ -104,7 +137,7 @@ def test_the_last_section_of_heads_may_be_smaller(heads: int, kv_heads: int, mon
     check(Case(1, 200, 200, heads, kv_heads, 64, 64, "bf16", {"causal": True}), config=config, multiprocessors=3)
 
 
-@pytest.mark.parametrize(("keys", "tiles"), [(64, 1), (4096, 16), (16384, 26), (131072, 64)])
+@pytest.mark.parametrize(("keys", "tiles"), [(64, 1), (4096, 16), (16384, 43), (131072, 64)])
 def test_shares_are_worth_their_parts(keys: int, tiles: int) -> None:
     """One query of eight heads over one: as many CTAs as have more to do than the parts that they leave cost."""
     q, k = np.zeros((1, 1, 8, 8), np.float16), np.zeros((1, keys, 1, 8), np.float16)

@@ -318,6 +318,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "slack": 8,
         "layout": QUADS,
         "polynomial": 8,
+        "early": 16,
     },
     "Turns": lambda m: {"warpgroups": 2, "first_barrier": 1},
     "HeadEpilogue": lambda m: {**_head_store(m), "first_barrier": 1},

@@ -9,7 +9,6 @@ stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -170,15 +169,14 @@ class _Warpgroup:
         """All blocks of a tile: sums and the softmax's sums are then complete."""
         w = self.w
         self.limits = blocks.limits
-        self.softmax.begin()
         self.accumulate.assign(False)
         self.block.assign(blocks.last)
         if not self.driver.ahead:
             self.begin()
         w.ptx.wgmma.wait(pending=0)
         self.keys.release()
-        self._weigh(tile, end=True, right=True, left=True)
-        self.weighted.pack(w, self.weights, self.fresh)
+        scores = self._seen(tile, end=True, right=True, left=True)
+        self.weighted.pack(w, self.weights, self.softmax.weigh_first(scores))
         for count, right, left in blocks.masked(right=self.driver.range.right is not None):
             for _ in w.range(count, name="block"):
                 self.block.assign(self.block - 1)
@@ -217,14 +215,14 @@ class _Warpgroup:
             self._add(self.values.wait())
         w.ptx.wgmma.wait(pending=1)
         self.keys.release()
-        factors = self._weigh(tile, end=False, right=right, left=left, halfway=self._take_sums)
-        self.weighted.pack(w, self.weights, self.fresh)
-        self.softmax.rescale(self.sums, factors)
+        scores = self._seen(tile, end=False, right=right, left=left)
+        fresh = self.softmax.weigh(scores, self.sums, await_sums=self._take_sums)
+        self.weighted.pack(w, self.weights, fresh)
 
     def _take_sums(self, weight: Value) -> None:
         """Wait for the product with the values, amid the next block's weights.
 
-        From here on these can be packed where those of the block before were, and the values' stage is loaded again.
+        From here on weights can be packed where those of the block before were, and the values' stage is loaded again.
         """
         self.softmax.pin(self.w, weight, self.pinned, self.never)
         self.w.ptx.wgmma.wait(pending=0)
@@ -234,18 +232,10 @@ class _Warpgroup:
         self.weighted.multiply(self.w, self.sums, self.weights, values, accumulate=self.accumulate)
         self.accumulate.assign(True)
 
-    def _weigh(
-        self,
-        tile: HeadTile,
-        *,
-        end: bool,
-        right: bool,
-        left: bool,
-        halfway: Callable[[Value], None] | None = None,
-    ) -> list[Value]:
+    def _seen(self, tile: HeadTile, *, end: bool, right: bool, left: bool) -> list[Value]:
+        """The scores of a block, minus infinity where a query does not attend to the key."""
         cap = self.driver.softcap
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
-        masks = end or right or left
         sides: dict[str, Any] = {"tile": tile, "block": self.block, "limits": self.limits}
         partial = None
         if end and self.driver.range.right is None and self.driver.range.left is None:
@@ -255,7 +245,6 @@ class _Warpgroup:
                 seen = self.range.masked(self.w, scores, end=True, right=False, left=False, **sides)
                 for score, value in zip(scores, seen, strict=True):
                     score.assign(value)
-        elif masks:
+        elif end or right or left:
             scores = self.range.masked(self.w, scores, end=end, right=right, left=left, **sides)
-        self.fresh, factors = self.softmax.weigh(scores, masked=masks, halfway=halfway)
-        return factors
+        return scores

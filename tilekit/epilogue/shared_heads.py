@@ -5,12 +5,12 @@ It does so in the order of the shares, so that a result does not depend on who c
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from math import inf, log
 from typing import Any
 
 from tilekit.assembly.fit import Barrier, Count, component
-from tilekit.assembly.types import F32, GMEM, U32
+from tilekit.assembly.types import F32, GMEM, PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
@@ -18,15 +18,21 @@ from tilekit.epilogue.heads import LogSums
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_wgmma import WARPGROUP_ROWS
 from tilekit.tile_op.online_softmax import ROWS, BoundSoftmax
-from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tile_schedule.heads import MOST_SHARES, HeadScheduler
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.heads import HeadCall, HeadTile
 
-_AT_ONCE = 4
+_AT_ONCE = 8
 """Shares whose parts are awaited together."""
+
+_ROWS_AT_ONCE = 2
+"""Rows that a warp adds up together."""
 
 _WIDTH = 4
 """Columns that a thread adds up at a time."""
+
+_WEIGHTS = 4
+"""Weights that a thread reads at a time."""
 
 
 @component
@@ -72,6 +78,8 @@ class SharedHeadEpilogue:
         self.log_sums = log_sums
         self.barrier = barrier
         self.place = w.shared.allocate("arrival", size=16)
+        self.warps = w.target.matrix_threads // w.target.lanes
+        self.weights = w.shared.allocate("share.weights", size=_ROWS_AT_ONCE * MOST_SHARES * 4, count=self.warps)
 
         def slots(call: Call) -> int:
             return scheduler.schedule(call).tiles * WARPGROUP_ROWS
@@ -111,9 +119,10 @@ class BoundSharedHeads:
         lane = w.lane()
         self._row = group.warp * 16 + (lane >> 2)
         self._column = (lane & 3) * 2
-        self._thread = group.thread
+        self._thread, self._warp, self._lane = group.thread, group.warp, lane
         self._first_lane = (lane & 3) == 0
         self._arrival = w.shared_base + e.place.offset
+        self._weights = w.shared_base + e.weights.offset + group.warp * e.weights.stride
 
     def store(self, w: Writer, sums: RegisterTile, softmax: BoundSoftmax, tile: HeadTile) -> None:
         """Leave this share's part; the last share of the tile to come adds all up."""
@@ -143,7 +152,8 @@ class BoundSharedHeads:
             w.isa.memory.acquire_gpu()  # the last one reads what the others left before they counted
             w.isa.memory.store_shared_b32(address=self._arrival, value=before)
         w.barrier(id=e.barrier, threads=self._threads)
-        with w.when(w.isa.memory.load_shared_b32(address=self._arrival).retyped(U32) == shares - 1):
+        before = w.broadcast(w.isa.memory.load_shared_b32(address=self._arrival).retyped(U32), lane=0)
+        with w.when(before == shares - 1):
             self._add_up(w, tile, tile.number * shares, shares, rows)
             with w.when(self._thread == 0):
                 w.isa.memory.store_global_b32(address=counter, value=0)  # as the next launch finds it
@@ -176,36 +186,64 @@ class BoundSharedHeads:
     # -- all of them --------------------------------------------------------------------------------------------------
 
     def _add_up(self, w: Writer, tile: HeadTile, slot: Value, shares: Value, rows: Value) -> None:
+        """Add up the parts of a tile: a warp has two rows at a time, as far apart as there are warps."""
         e = self._e
-        across = e.columns // _WIDTH
-        batch_start = e.out + w.widen_multiply(tile.batch, e.strides[0]) * e.dtype.bytes
-        for item in w.range(rows * across, start=self._thread, step=self._threads, name="item"):
-            row = item // across
-            column = (item - row * across) * _WIDTH
-            most = w.variable(F32, -inf, "most")
-            total = w.variable(F32, 0.0, "total")
-            values = [w.variable(F32, 0.0, "value") for _ in range(_WIDTH)]
-            for first in w.range(shares, step=_AT_ONCE, name="share"):
-                self._add_parts(w, slot, shares, first, row, column, most, total, values)
-            empty = total == 0.0
-            inverse = w.select(empty, 0.0, w.isa.elementwise.divide(a=w.constant(F32, 1.0), b=total), F32)
-            pack = getattr(w.isa.convert, f"pack_{e.dtype.name}")
-            words = [
-                pack(low=values[index] * inverse, high=values[index + 1] * inverse) for index in range(0, _WIDTH, 2)
-            ]
-            query = row // e.group
-            head = tile.head * e.group + (row - query * e.group)
-            start = batch_start + w.widen_multiply(tile.row + query, e.strides[1]) * e.dtype.bytes
-            start = start + w.widen_multiply(head, e.strides[2]) * e.dtype.bytes
-            w.isa.memory.store_global_b32x2(
-                address=(start + w.widen_multiply(column, e.dtype.bytes)).retyped(GMEM),
-                values=RegisterTile(words),
-                valid=column < e.elements,
-            )
-            if e.log_sums is not None:
-                place = (tile.batch * (e.scheduler.heads * e.group) + head) * e.queries + tile.row + query
-                value = w.select(empty, -inf, (most + w.isa.elementwise.log2(x=total)) * log(2.0), F32)
-                e.log_sums.store(w, place, value, column == 0)
+        for row in w.range(rows, start=self._warp, step=_ROWS_AT_ONCE * self._e.warps, name="row"):
+            behind = [row + index * self._e.warps for index in range(1, _ROWS_AT_ONCE)]
+            there = [w.constant(PRED, True), *(one < rows for one in behind)]
+            together = [row, *(w.select(known, one, row) for one, known in zip(behind, there[1:], strict=True))]
+            for index, (one, valid) in enumerate(zip(together, there, strict=True)):
+                logarithm = self._weigh(w, slot, shares, one, index)
+                if e.log_sums is not None:
+                    query, head = self._query(tile, one)
+                    place = (tile.batch * (e.scheduler.heads * e.group) + head) * e.queries + tile.row + query
+                    e.log_sums.store(w, place, logarithm, valid & (self._lane == 0))
+            w.warp_sync()
+            for first in range(0, e.columns, _WIDTH * w.target.lanes):
+                column = w.minimum(self._lane * _WIDTH + first, e.columns - _WIDTH)
+                mine = self._lane * _WIDTH + first < e.columns
+                values = [[w.variable(F32, 0.0, "value") for _ in range(_WIDTH)] for _ in together]
+                for share in w.range(shares, step=_AT_ONCE, name="share"):
+                    self._add_parts(w, slot, shares, share, column, together, values)
+                for one, valid, sums in zip(together, there, values, strict=True):
+                    self._store_row(w, tile, column, one, valid & mine, sums)
+            w.warp_sync()
+
+    def _query(self, tile: HeadTile, row: Value) -> tuple[Value, Value]:
+        """Of a row: which query of the tile it is, and of which head."""
+        e = self._e
+        query = row // e.group
+        return query, tile.head * e.group + (row - query * e.group)
+
+    def _weigh(self, w: Writer, slot: Value, shares: Value, row: Value, index: int) -> Value:
+        """Leave the weights of a row's parts where the warp finds them, lanes having one each; return its logarithm."""
+        e = self._e
+        lanes = w.target.lanes
+        logs = []
+        for first in range(0, MOST_SHARES, lanes):
+            share = self._lane + first
+            valid = share < shares
+            place = (slot + share) * WARPGROUP_ROWS + row
+            address = (e.logs + w.widen_multiply(place, 4)).retyped(GMEM)
+            found = w.isa.memory.load_coherent_f32(address=address, valid=valid)
+            logs.append(w.select(valid, found, -inf, F32))
+        most = self._across(w, reduce(lambda a, b: w.isa.elementwise.maximum(a=a, b=b), logs), maximum=True)
+        base = w.select(most == -inf, 0.0, most, F32)
+        powers = [w.isa.elementwise.exp2(x=exponent - base) for exponent in logs]
+        total = self._across(w, reduce(lambda a, b: a + b, powers), maximum=False)
+        empty = total == 0.0
+        inverse = w.select(empty, 0.0, w.isa.elementwise.divide(a=w.constant(F32, 1.0), b=total), F32)
+        for first, power in zip(range(0, MOST_SHARES, lanes), powers, strict=True):
+            place = self._weights + (index * MOST_SHARES + first) * 4 + self._lane * 4
+            w.isa.memory.store_shared_f32(address=place, value=power * inverse)
+        return w.select(empty, -inf, (most + w.isa.elementwise.log2(x=total)) * log(2.0), F32)
+
+    def _across(self, w: Writer, value: Value, *, maximum: bool) -> Value:
+        """The largest of a warp's values, or their sum."""
+        for bit in range(w.target.lanes.bit_length() - 1):
+            other = w.isa.warp.shuffle_xor_f32(value=value, mask=1 << bit)
+            value = w.isa.elementwise.maximum(a=value, b=other) if maximum else value + other
+        return value
 
     def _add_parts(
         self,
@@ -213,41 +251,44 @@ class BoundSharedHeads:
         slot: Value,
         shares: Value,
         first: Value,
-        row: Value,
         column: Value,
-        most: Value,
-        total: Value,
-        values: list[Value],
+        rows: list[Value],
+        values: list[list[Value]],
     ) -> None:
-        """Add the parts of some shares, each times 2 to what its rows' logarithm is below the largest."""
+        """Add some shares' parts of some rows, each times its weight."""
         e = self._e
-        logs, parts = [], []
-        for index in range(_AT_ONCE):
-            there = first + index < shares
-            share = w.select(there, first + index, first)
-            place = (slot + share) * WARPGROUP_ROWS + row
-            address = (e.logs + w.widen_multiply(place, 4)).retyped(GMEM)
-            found = w.isa.memory.load_coherent_f32(address=address, valid=there)
-            logs.append(w.select(there, found, -inf, F32))
-            address = (e.parts + w.widen_multiply(place * e.columns + column, 4)).retyped(GMEM)
-            parts.append(w.isa.memory.load_global_f32x4(address=address))
-        largest: Value = most
-        for exponent in logs:
-            largest = w.isa.elementwise.maximum(a=largest, b=exponent)
-        base = w.select(largest == -inf, 0.0, largest, F32)
-        power = w.isa.elementwise.exp2
-        before = power(x=most - base)
-        weights = [power(x=exponent - base) for exponent in logs]
-        for index, value in enumerate(values):
-            added = value * before
-            for weight, part in zip(weights, parts, strict=True):
-                added = w.isa.elementwise.fma(a=weight, b=part[index], c=added)
-            value.assign(added)
-        summed = total * before
-        for weight in weights:
-            summed = summed + weight
-        total.assign(summed)
-        most.assign(largest)
+        loaded = []
+        for index, row in enumerate(rows):
+            for ahead in range(_AT_ONCE):
+                # Behind the last share comes the first of these again, from L1, with weight 0.
+                share = w.select(first + ahead < shares, first + ahead, first)
+                place = ((slot + share) * WARPGROUP_ROWS + row) * e.columns + column
+                address = (e.parts + w.widen_multiply(place, 4)).retyped(GMEM)
+                loaded.append((index, ahead, w.isa.memory.load_global_f32x4(address=address)))
+        for index, ahead, part in loaded:
+            if ahead % _WEIGHTS == 0:
+                address = self._weights + (index * MOST_SHARES + ahead) * 4 + first * 4
+                weights = w.isa.memory.load_shared_b32x4(address=address)
+            for value, element in zip(values[index], part, strict=True):
+                weight = weights[ahead % _WEIGHTS].retyped(F32)
+                value.assign(w.isa.elementwise.fma(a=weight, b=element, c=value))
+
+    def _store_row(
+        self, w: Writer, tile: HeadTile, column: Value, row: Value, there: Value, values: list[Value]
+    ) -> None:
+        """Round some columns of a row and store them."""
+        e = self._e
+        query, head = self._query(tile, row)
+        start = e.out + w.widen_multiply(tile.batch, e.strides[0]) * e.dtype.bytes
+        start = start + w.widen_multiply(tile.row + query, e.strides[1]) * e.dtype.bytes
+        start = start + w.widen_multiply(head, e.strides[2]) * e.dtype.bytes
+        pack = getattr(w.isa.convert, f"pack_{e.dtype.name}")
+        words = [pack(low=values[index], high=values[index + 1]) for index in range(0, _WIDTH, 2)]
+        w.isa.memory.store_global_b32x2(
+            address=(start + w.widen_multiply(column, e.dtype.bytes)).retyped(GMEM),
+            values=RegisterTile(words),
+            valid=there & (column < e.elements),
+        )
 
 
 def _stride(axis: int, call: Call) -> int:

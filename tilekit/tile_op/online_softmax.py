@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import reduce
 from math import inf
-from operator import or_
 from typing import Annotated
 
 from tilekit.assembly.fit import Whole, component
@@ -34,13 +31,16 @@ class OnlineSoftmax:
         c of the launch, an f32 of the kernel's parameters.
     slack
         By how many powers of 2 a row's weights may exceed 1 before its maximum is taken anew and earlier sums are
-        rescaled: where no row of a warp does, none is. 0 takes every new maximum. What is divided in the end is the
-        same (FlashAttention-4 calls this conditional rescaling).
+        rescaled: where no row of a warp does, none is. What is divided in the end is the same (FlashAttention-4 calls
+        this conditional rescaling).
     layout
         Which rows and columns the scores of a thread are.
     polynomial
         Of how many weights one is computed by multiplications instead of MUFU, which has fewer results a cycle than
         scores come; 0 for none.
+    early
+        How many weights of a thread's first row `weigh` has before it awaits earlier sums, 0 for all: the more, the
+        longer the product that these come from has time, and the more registers it takes.
     """
 
     def __init__(
@@ -51,11 +51,13 @@ class OnlineSoftmax:
         slack: float = 0.0,
         layout: ScoreLayout = QUADS,
         polynomial: Annotated[int, Whole(0)] = 0,
+        early: Annotated[int, Whole(0)] = 0,
     ) -> None:
         self.factor = factor
         self.slack = slack
         self.layout = layout
         self.polynomial = polynomial
+        self.early = early
 
     def bind(self, w: Writer) -> BoundSoftmax:
         """Declare the registers of a thread's rows; once a role."""
@@ -76,7 +78,7 @@ class BoundSoftmax:
         self._factor = owner.factor
         self._slack = owner.slack
         self._layout = owner.layout
-        self._polynomial = owner.polynomial
+        self._polynomial, self._early = owner.polynomial, owner.early
         self._grown: list[Value] = []
         self._minus = self._factor * -1.0
         self.maxima = [w.variable(F32, -inf, "row_max") for _ in range(self._layout.rows)]
@@ -88,10 +90,64 @@ class BoundSoftmax:
             maximum.assign(-inf)
             total.assign(0.0)
 
-    def weigh(
-        self, scores: Sequence[Value], *, masked: bool, halfway: Callable[[Value], None] | None = None
-    ) -> tuple[list[Value], list[Value]]:
-        """The block's weights in the order of its scores, and what earlier sums of each row are multiplied by.
+    def weigh_first(self, scores: Sequence[Value]) -> list[Value]:
+        """The weights of rows' first block, in the order of its scores, a thread's in that of their registers."""
+        made: dict[int, Value] = {}
+        for row, maximum in enumerate(self.maxima):
+            mine = {index: scores[index] for index in self._registers(row, scores)}
+            maximum.assign(self._largest(list(mine.values())))
+            negative = self._negated(maximum)
+            weights = {index: self._power(self._scaled(score, negative)) for index, score in mine.items()}
+            self.sums[row].assign(self._sum(list(weights.values())))
+            made |= weights
+        return [made[index] for index in range(len(scores))]
+
+    def weigh(self, scores: Sequence[Value], sums: RegisterTile, *, await_sums: Callable[[Value], None]) -> list[Value]:
+        """The weights of a further block, in the order of its scores.
+
+        They are computed with the maxima of the blocks before, as soon as there are scores. These will do unless a
+        thread's weights of a row add up to more than 2 to the slack: so no weight is larger. Only then, a row of a
+        warp at a time, is the block's own maximum looked for, and the weights computed again.
+
+        Parameters
+        ----------
+        scores
+            A thread's, in the order of their registers.
+        sums
+            Weighted values of the blocks before, multiplied where a maximum is raised.
+        await_sums
+            Emits the wait for these: behind the `early` ones of the first row's weights, of which it is given the last.
+        """
+        w = self._w
+        made: dict[int, Value] = {}
+        for row, maximum in enumerate(self.maxima):
+            places = self._registers(row, scores)
+            mine = [scores[index] for index in places]
+            weights = w.tile(F32, len(mine), "weight")
+            early = 0 if row else min(self._early or len(mine), len(mine))
+            negative = maximum * self._minus
+            self._assign(weights[:early], mine[:early], negative)
+            if row == 0:
+                await_sums(weights[early - 1])
+            self._assign(weights[early:], mine[early:], negative)
+            total = w.variable(F32, self._sum(list(weights)), "total")
+            # NaN, where a row has seen nothing before, is more too.
+            with w.when(self._any(~(total <= 2.0**self._slack))):
+                factor, negative = self._raise(row, mine)
+                self.sums[row].assign(self.sums[row] * factor)
+                for index in self._registers(row, list(sums)):
+                    sums[index].assign(sums[index] * factor)
+                self._assign(weights, mine, negative)
+                total.assign(self._sum(list(weights)))
+            self.sums[row].assign(self.sums[row] + total)
+            made.update(zip(places, weights, strict=True))
+        return [made[index] for index in range(len(scores))]
+
+    def raise_maxima(self, scores: Sequence[Value], *, masked: bool) -> tuple[list[Value], list[Value]]:
+        """Take a block's scores into the rows' maxima; return these as `weights` wants them, and earlier sums' factors.
+
+        Each row asks its warp for itself whether its maximum is kept, so that the weights of one are computed while
+        the maximum of the next is looked for.
 
         Parameters
         ----------
@@ -99,19 +155,6 @@ class BoundSoftmax:
             A thread's, in the order of their registers.
         masked
             Whether all of a row's scores so far may be minus infinity: its weights are then 0.
-        halfway
-            What is emitted among the weights, once half of the first row's are there, of which it is given the last.
-        """
-        scaled, factors = self.raise_maxima(scores, masked=masked)
-        weights = self.weights(scores, scaled, halfway=halfway)
-        self.add(weights, factors)
-        return weights, factors
-
-    def raise_maxima(self, scores: Sequence[Value], *, masked: bool) -> tuple[list[Value], list[Value]]:
-        """Take a block's scores into the rows' maxima; return these as `weights` wants them, and earlier sums' factors.
-
-        Each row asks its warp for itself whether its maximum is kept, so that the weights of one are computed while
-        the maximum of the next is looked for. `scores` and `masked` are `weigh`'s.
         """
         w = self._w
         factors = []
@@ -119,12 +162,10 @@ class BoundSoftmax:
         self._grown = []
         for row, maximum in enumerate(self.maxima):
             mine = [scores[index] for index in self._registers(row, scores)]
-            found = self._across(self._folded([maximum, *mine], self._larger), self._larger)
+            found = self._largest([maximum, *mine])
             if self._slack:
                 found = self._kept(found, maximum)
-            negative = found * self._minus
-            if masked:
-                negative = w.select(found == -inf, 0.0, negative, F32)
+            negative = self._negated(found) if masked else found * self._minus
             factor = self._power(self._scaled(maximum, negative))
             # Of a maximum that stays it is 2 to the power of a rounding: sums would leave what is not rescaled.
             factors.append(w.select(self._grown[row], factor, 1.0, F32) if self._slack else factor)
@@ -132,16 +173,11 @@ class BoundSoftmax:
             scaled.append(negative)
         return scaled, factors
 
-    def weights(
-        self, scores: Sequence[Value], scaled: Sequence[Value], *, halfway: Callable[[Value], None] | None = None
-    ) -> list[Value]:
-        """The weights of a block, in the order of its scores; computed row by row. `halfway` is `weigh`'s."""
+    def weights(self, scores: Sequence[Value], scaled: Sequence[Value]) -> list[Value]:
+        """The weights of a block, in the order of its scores; computed row by row."""
         made: dict[int, Value] = {}
         for row, negative in enumerate(scaled):
-            mine = self._registers(row, scores)
-            for place, index in enumerate(mine):
-                if halfway is not None and row == 0 and place == len(mine) // 2:
-                    halfway(made[mine[place - 1]])
+            for index in self._registers(row, scores):
                 by_polynomial = self._polynomial and index % self._polynomial == self._polynomial - 1
                 power = self._w.ptx.softmax.exp2_polynomial if by_polynomial else self._w.ptx.softmax.exp2
                 made[index] = power(x=self._scaled(scores[index], negative))
@@ -152,14 +188,7 @@ class BoundSoftmax:
         w = self._w
         for row, sums in enumerate(self.sums):
             mine = [weights[index] for index in self._registers(row, weights)]
-            total = self._folded(mine, lambda a, b: a + b)
-            sums.assign(w.isa.elementwise.fma(a=sums, b=factors[row], c=total))
-
-    def rescale(self, sums: RegisterTile, factors: Sequence[Value]) -> None:
-        """Multiply earlier sums, in an instruction's 64 rows, by their rows' factors, if a row's maximum was raised."""
-        with self._w.when(reduce(or_, self._grown)) if self._grown else nullcontext():
-            for index, register in enumerate(sums):
-                register.assign(register * factors[self._layout.row_of(index)])
+            sums.assign(w.isa.elementwise.fma(a=sums, b=factors[row], c=self._sum(mine)))
 
     def finish(self) -> None:
         """Add up the rows' sums, which lanes may share."""
@@ -172,6 +201,34 @@ class BoundSoftmax:
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
+    def _raise(self, row: int, scores: Sequence[Value]) -> tuple[Value, Value]:
+        """Take a row's scores into its maximum; return earlier sums' factor, and the maximum as weights want it."""
+        maximum = self.maxima[row]
+        found = self._largest([maximum, *scores])
+        negative = self._negated(found)
+        factor = self._power(self._scaled(maximum, negative))
+        maximum.assign(found)
+        return factor, negative
+
+    def _largest(self, scores: Sequence[Value]) -> Value:
+        """The largest score of a row, of which the thread has these."""
+        return self._across(self._folded(scores, self._larger), self._larger)
+
+    def _negated(self, maximum: Value) -> Value:
+        """What is added to exponents; of a row that sees nothing, whose weights are 0, nothing."""
+        return self._w.select(maximum == -inf, 0.0, maximum * self._minus, F32)
+
+    def _assign(self, weights: Sequence[Value], scores: Sequence[Value], negative: Value) -> None:
+        for weight, score in zip(weights, scores, strict=True):
+            weight.assign(self._power(self._scaled(score, negative)))
+
+    def _any(self, holds: Value) -> Value:
+        """Whether it holds in any lane of the warp."""
+        found: Value = self._w.ptx.softmax.any(value=holds)
+        found.uniform = True
+        self._w.broadcasts.add(found.text)
+        return found
+
     def _registers(self, row: int, values: Sequence[Value]) -> list[int]:
         """Which of a block's values are of a row."""
         return [index for index in range(len(values)) if self._layout.row_of(index) == row]
@@ -179,9 +236,7 @@ class BoundSoftmax:
     def _kept(self, found: Value, old: Value) -> Value:
         """A row's maximum as it was, unless one of the warp's has grown too much: then the one that was found."""
         w = self._w
-        grown: Value = w.ptx.softmax.any(value=(found - old) * self._factor > self._slack)
-        grown.uniform = True
-        w.broadcasts.add(grown.text)
+        grown = self._any((found - old) * self._factor > self._slack)
         self._grown.append(grown)
         return w.select(grown, found, old, F32)
 
@@ -196,6 +251,10 @@ class BoundSoftmax:
     def _power(self, exponent: Value) -> Value:
         result: Value = self._w.ptx.softmax.exp2(x=exponent)
         return result
+
+    def _sum(self, values: Sequence[Value]) -> Value:
+        """Their sum, of two chains."""
+        return self._folded(values, lambda a, b: a + b)
 
     def _folded(self, values: Sequence[Value], join: Callable[[Value, Value], Value]) -> Value:
         chains = list(values[:_CHAINS])

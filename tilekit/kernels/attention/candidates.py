@@ -38,7 +38,7 @@ def _outputs(config: AttentionConfig, spec: AttentionSpec) -> Iterator[Attention
 
 def variants(config: AttentionConfig, spec: AttentionSpec, target: Target) -> list[AttentionConfig]:
     """Legal configs that differ in one choice which costs no tile its place."""
-    changed = [replace(config, slack=slack) for slack in (0, 4, 8)]
+    changed = [replace(config, slack=slack) for slack in (4, 8)]
     changed += [replace(config, stages=config.stages + more) for more in (-1, 1)]
     changed += [replace(config, turns=not config.turns)] if config.warpgroups > 1 else []
     changed += [replace(config, claims=not config.claims)] if spec.right and not spec.group else []

@@ -15,8 +15,14 @@ ROWS = 64
 SPARE = 20
 """Registers of a thread beside scores, weights and sums."""
 
+NEEDED = 8
+"""Those that are left over while a block's first weights are computed beside its scores."""
+
 BARRIER_BYTES = 1024
 """Room for barriers, behind which tiles begin at a multiple of 1024 bytes."""
+
+SHARE_BYTES = 2048
+"""Room for the weights with which shares of keys are added up."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ class AttentionConfig:
     own_output
         Whether the output has shared memory of its own, or takes that of the tile's queries.
     slack
-        By how many powers of 2 weights may exceed 1 before sums are rescaled; 0 to rescale at every new maximum.
+        By how many powers of 2 a thread's weights of a row, all together, may exceed 1 before the row's maximum is
+        looked for and earlier sums are rescaled.
     claims
         Whether CTAs claim tiles of unequal length from a counter, or have theirs from the beginning.
     query_stages
@@ -71,11 +78,16 @@ class AttentionConfig:
         tile = self.query_stages * rows * spec.head_dim
         if self.own_output and not spec.group:
             tile += self.queries * spec.value_dim
-        return size * (tile + self.stages * self.keys * (spec.head_dim + spec.value_dim)) + BARRIER_BYTES
+        stages = self.stages * self.keys * (spec.head_dim + spec.value_dim)
+        return size * (tile + stages) + BARRIER_BYTES + (SHARE_BYTES if spec.group else 0)
 
     def registers(self, spec: AttentionSpec) -> int:
         """Registers of a thread that hold scores, weights and sums."""
         return self.keys // 2 + self.keys // 4 + spec.value_dim // 2
+
+    def early_weights(self, spec: AttentionSpec) -> int:
+        """A thread's first weights that registers hold beside the packed ones of the block before."""
+        return max(1, min(self.keys // 4, self.room - self.registers(spec) - NEEDED))
 
     def _fitting(self, spec: AttentionSpec, room: int) -> str:
         """What to give up so that the tiles fit, as an option."""
@@ -167,7 +179,7 @@ LONG = 2048
 def default_config(spec: AttentionSpec, target: Target, queries: int) -> AttentionConfig:
     """The config that is best for a spec and so many queries, as timed on an H200 (`benchmarks/NOTES.md`)."""
     if spec.group:
-        keys = 128 if 64 < spec.value_dim <= 128 else 64
+        keys = 128 if spec.value_dim <= 128 else 64
         fitting = [
             config
             for stages in range(RING // keys, 0, -1)
@@ -178,7 +190,7 @@ def default_config(spec: AttentionSpec, target: Target, queries: int) -> Attenti
     if spec.value_dim <= 64:
         warpgroups, keys = 3 if long or not spec.right else 2, 128
     elif spec.value_dim <= 128:
-        warpgroups, keys = (3, 80) if long and not spec.right else (2, 128)
+        warpgroups, keys = (3, 80) if long else (2, 128)
     else:
         warpgroups, keys = 2, 80 if spec.value_dim <= 192 else 64
     small, unbounded = max(spec.head_dim, spec.value_dim) <= 64, not (spec.right or spec.left)
@@ -188,16 +200,16 @@ def default_config(spec: AttentionSpec, target: Target, queries: int) -> Attenti
         warpgroups, keys = 2, 128 if spec.value_dim <= 128 else keys
     if spec.packed and small and queries >= SHORT:
         warpgroups, keys = 3, 112
-    # Causal tiles are of many lengths, and a product ahead takes the tensor core from the other warpgroup's last ones:
-    # 2 to 4 % of heads of 128, 1 to 3 % of 64, where the others gain 1 to 2 %.
-    ahead = not (spec.right or spec.packed)
+    # A product ahead takes the tensor core from the other warpgroups' last ones: 5 % of long heads of 128, and 1 to 4 %
+    # of causal tiles, which are of many lengths; others gain 1 to 2 %.
+    ahead = small and unbounded and not spec.packed
     outputs = (True, False) if spec.value_dim == spec.head_dim else (True,)
     made = [
         AttentionConfig(groups, size, stages, own_output=output, query_stages=query_stages, ahead=ahead)
         for groups in (warpgroups, 2)
         for size in (keys, 96, 80, 64)
         for output in outputs
-        for stages in ((2, 3) if groups == 3 and not spec.right else (3, 2))
+        for stages in ((2, 3) if groups == 3 and not (small and spec.right) else (3, 2))
         for query_stages in ((2, 1) if output else (1,))
         if size <= keys and groups <= warpgroups
     ]

@@ -195,7 +195,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         loaders=loaders,
         scores=Scores(queries, keys),
         weighted=Weighted(values),
-        softmax=OnlineSoftmax(w, factor, slack=config.slack),
+        softmax=OnlineSoftmax(w, factor, slack=config.slack, early=config.early_weights(spec)),
         range=key_range,
         scheduler=scheduler,
         epilogue=epilogue,
