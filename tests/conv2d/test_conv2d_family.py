@@ -29,7 +29,7 @@ from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
-    "conv2d: reading a call": 372,
+    "conv2d: reading a call": 384,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: the loader of chips without such an engine": 108,
@@ -60,7 +60,7 @@ LIMITS = {
     "attention, sm_100a: config, composition, model": 360,
     "attention: spec, chips, entry, tuning": 260,
     "attention: reading a call, binding": 600,
-    "attention: caches and packed sequences": 460,
+    "attention: caches and packed sequences": 540,
     "attention: notes of times, components of one's own": 120,
 }
 

@@ -87,7 +87,7 @@ class AttentionConfig:
 
     def early_weights(self, spec: AttentionSpec) -> int:
         """A thread's first weights that registers hold beside the packed ones of the block before."""
-        return max(1, min(self.keys // 4, self.room - self.registers(spec) - NEEDED))
+        return max(1, min(self.keys // 4, self.room(spec) - self.registers(spec) - NEEDED))
 
     def _fitting(self, spec: AttentionSpec, room: int) -> str:
         """What to give up so that the tiles fit, as an option."""
