@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -64,7 +64,6 @@ class ScaledAccumulators(PromotedAccumulators):
     """Sums in registers of their own; the blocks of 64 rows take turns with one or two more tiles of registers.
 
     While one warpgroup adds, the tensor core has the other's instructions, and with two tiles its own next block's.
-    Blocks that begin behind the last row of a tile's group are not multiplied.
     """
 
     def __init__(self, scales: Factors, op: RegisterOp) -> None:
@@ -77,9 +76,7 @@ class ScaledAccumulators(PromotedAccumulators):
         RegisterAccumulators.producer(self, w, role)
         self._w, self._sums = w, self._tiles
         self._tiles = [w.tile(F32, len(self._sums[0]), "partial") for _ in range(self._partials)]
-        group = Warpgroup.of(w, w.warp(), role)
-        self._first = group.part * self.layout.tile_rows
-        self._scales.bind(w, group)
+        self._scales.bind(w, Warpgroup.of(w, w.warp(), role))
         return self
 
     @contextmanager
@@ -87,10 +84,6 @@ class ScaledAccumulators(PromotedAccumulators):
         """Enter with the registers, the sums being zero."""
         assert tile is not None, "scales are a tile's"
         self._scales.turn(self._w, tile)
-        self._counts: list[Value] | None = None
-        if tile.row_end is not None:
-            first = tile.row + self._first
-            self._counts = [first + at * self.layout.rows < tile.row_end for at in range(self.layout.blocks)]
         with super().acquire(tile):
             yield self
 
@@ -103,8 +96,7 @@ class ScaledAccumulators(PromotedAccumulators):
         """One block after the other, each when the sums that its registers held have been added."""
         behind = self._partials - 1
         for block in range(self.layout.blocks):
-            with self._where(w, block):
-                yield ((block, self._tiles[block % self._partials]),)
+            yield ((block, self._tiles[block % self._partials]),)
             if block == 0:
                 self._scales.advance(w)
             done = block - behind
@@ -119,12 +111,7 @@ class ScaledAccumulators(PromotedAccumulators):
         self._scale(w, self.layout.blocks - 1)
 
     def _scale(self, w: Writer, block: int) -> None:
-        with self._where(w, block):
-            add_scaled(w, self._sums[block], self._tiles[block % self._partials], self._scales, block)
-
-    def _where(self, w: Writer, block: int) -> AbstractContextManager[Any]:
-        """Enter where a block has rows of the tile's group."""
-        return nullcontext() if self._counts is None else w.when(self._counts[block])
+        add_scaled(w, self._sums[block], self._tiles[block % self._partials], self._scales, block)
 
 
 def add_scaled(

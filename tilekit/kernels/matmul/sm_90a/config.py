@@ -160,7 +160,7 @@ class MatmulConfig(KernelConfig):
             transposed=self.swap_ab,
             cluster_k=self.cluster_k,
             tile=self.tile,
-            in_place=True,
+            in_place=spec.groups is None,  # rows of another group below a tile's last are stored one by one
         )
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
