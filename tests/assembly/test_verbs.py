@@ -32,6 +32,7 @@ VENDOR = {
     "epilogue/quantised.py",
     "epilogue/row_images.py",
     "epilogue/source_ring.py",
+    "epilogue/spread.py",
     "epilogue/staged.py",
     "epilogue/subtiles.py",
     "epilogue/tensor_heads.py",

@@ -136,13 +136,3 @@ def test_names_tell_kernels_apart() -> None:
     assert BlockwiseSpec(scale_load="tma").name == "blockwise_e4m3_e4m3_bf16_kk_scales_tma"
     assert BlockwiseSpec(scale_load="tma", scale_b_load="tma").name == "blockwise_e4m3_e4m3_bf16_kk_scales_tma_tma"
     assert BlockwiseSpec(groups="ends").name == "blockwise_e4m3_e4m3_bf16_kk_scales_direct_grouped_ends"
-
-
-@pytest.mark.parametrize(("groups", "blocks"), [(None, 0), ("counts", 2), ("ends", 2)])
-def test_blocks_behind_a_group_are_passed_over(groups: Any, blocks: int) -> None:
-    """Each block of 64 rows asks whether its group has them, once a tile; a whole product's are all multiplied."""
-    config = MatmulConfig(tile=(256, 128), cluster=(1, 1), in_flight=0, output_buffers=1)
-    lines = trace(BlockwiseSpec(groups=groups), config, SM_90A).assembly.splitlines()
-    assert sum("setp.lt" in line and "mma ScaledAccumulators.acquire" in line for line in lines) == blocks
-    passed = [line for line in lines if re.search(r"@!lt\d* bra .*mma ScaledAccumulators\.(turns|_scale)", line)]
-    assert len(passed) == 2 * blocks

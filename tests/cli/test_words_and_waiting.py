@@ -118,11 +118,16 @@ def test_launches_inside_report_how_far_they_are(terminal: io.StringIO) -> None:
     assert not seen
 
 
-def test_emulate_draws_a_bar(terminal: io.StringIO) -> None:
-    """The bar appears once a launch has taken longer than the patience."""
+def test_a_bar_is_drawn_where_it_takes_long(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar appears once the patience is at its end, and not before."""
     with progress.progress_bar("CTAs", as_json=False) as advance:
         assert advance is not None
         advance(1, 4, 0.0)
-        assert not terminal.getvalue()
-        advance(2, 4, 1.0)
+        time.sleep(0.3)
     assert "CTAs" in terminal.getvalue()
+    terminal.truncate(0)
+    monkeypatch.setattr(progress, "PATIENCE", 60.0)
+    with progress.progress_bar("CTAs", as_json=False) as advance:
+        assert advance is not None
+        advance(1, 4, 0.0)
+    assert not terminal.getvalue()

@@ -84,8 +84,8 @@ EXTRAS = (
     Extra(
         ONCE,
         {"BRA": -3, "BRA.U": 1, ARITHMETIC: 4},
-        "`Writer.role` asks of every warp whether it is in a role, one role after the other; by hand the last needs no "
-        "question, and a warp that is done jumps to the end",
+        "`ControlFlow.role` asks of every warp whether it is in a role, one role after the other; by hand the last "
+        "needs no question, and a warp that is done jumps to the end",
     ),
     Extra(
         ONCE,

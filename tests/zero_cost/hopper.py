@@ -34,7 +34,7 @@ EXTRAS = (
     Extra(
         ONCE,
         {ARITHMETIC: 3},
-        "`Writer.role` asks of every warp whether it is in a role, of the second role too, where only one is left",
+        "`ControlFlow.role` asks of every warp whether it is in a role, of the second role too, where only one is left",
     ),
     Extra(
         ONCE,

@@ -12,7 +12,8 @@ from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32, DType
-from tilekit.epilogue.vectors import Pair, Vector, spread_column, taken
+from tilekit.epilogue.spread import spread_column, taken
+from tilekit.epilogue.vectors import Pair, Vector
 from tilekit.errors import ArgumentError
 from tilekit.tiles.tile import Tile
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,11 +11,11 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
-from tilekit.epilogue.fusion import Fusion, Spreading, reducing, require_element, require_fusion, spreading
+from tilekit.epilogue.fusion import Fusion, reducing, require_element, require_fusion, spreading
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
+from tilekit.epilogue.spread import SpreadColumns
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan, stores_since
-from tilekit.epilogue.vectors import SPREAD
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import (
@@ -285,13 +284,13 @@ class BoundStagedEpilogue:
             return
         w.ptx.tma.wait_stores_read(pending=stores_since(index, self._pieces_per_tile, self._e._buffers))
 
-    def _runs(self, w: Writer, tile: Tile) -> _Runs | None:
+    def _runs(self, w: Writer, tile: Tile) -> SpreadColumns | None:
         """The tile's columns, where the functions fetch them for a warp."""
         functions, plan = spreading(self._e._functions), self._e._plan
         if functions is None or plan.transposed:
             return None
         column = tile.column if isinstance(self._corner, int) else tile.column + self._corner
-        return _Runs(w, functions, column, tile.batch, plan.cuts * plan.layout.blocks)
+        return SpreadColumns(w, functions, column, tile.batch, plan.cuts * plan.layout.blocks)
 
     def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
@@ -383,48 +382,4 @@ class _Piece:
     column: Value
     left: int
     batch: Operand
-    runs: _Runs | None
-
-
-class _Runs:
-    """The columns of a tile in runs, each fetched by a warp together, ahead of the piece that it is for.
-
-    N is even, since the rows of what the copy engine stores are whole units of 16 bytes.
-    """
-
-    def __init__(
-        self, w: Writer, functions: Spreading, column: Value, batch: Operand, pieces: Sequence[tuple[int, int]]
-    ) -> None:
-        self._functions = functions
-        self._column, self._batch = column, batch
-        self._held: dict[int, Any] = {}
-        # The pieces, as they will come: a run that the piece before has, too, is fetched once.
-        self._ahead: list[int] = []
-        before: list[int] = []
-        for left, columns in pieces:
-            mine = self._runs_of(left, columns)
-            self._ahead += [start for start in mine if start not in before]
-            before = mine
-        self._next = self._fetch(w)
-
-    @staticmethod
-    def _runs_of(left: int, columns: int) -> list[int]:
-        return list(range(left // SPREAD * SPREAD, left + columns, SPREAD))
-
-    def enter(self, w: Writer, left: int, columns: int) -> None:
-        """Come to a piece."""
-        held = {}
-        for start in self._runs_of(left, columns):
-            if start in self._held:
-                held[start] = self._held[start]
-            else:
-                held[start], self._next = self._next, (self._fetch(w) if self._ahead else None)
-        self._held = held
-
-    def pair(self, w: Writer, left: int, column: Value) -> Any:
-        """What this lane's columns need, of the eight from `left` on in the tile: `column` and the one after it."""
-        start = left // SPREAD * SPREAD
-        return self._functions.spread_pair(w, self._held[start], left - start, column)
-
-    def _fetch(self, w: Writer) -> Any:
-        return self._functions.spread(w, self._column + self._ahead.pop(0), batch=self._batch)
+    runs: SpreadColumns | None

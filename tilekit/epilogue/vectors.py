@@ -1,9 +1,4 @@
-"""Vectors with a value for each row or column, as an epilogue's threads load them: each its own, or a warp together.
-
-Where four lanes have a row, a thread has a quarter of the columns, and the seven threads below it the same. Each by
-itself loads 16 pairs for 64 columns, of which registers allow a few on their way at once. Together they load a pair
-each, at once and ahead, and take what they need from the lane that has it.
-"""
+"""Vectors with a value for each row or column, as an epilogue's threads load them."""
 
 from __future__ import annotations
 
@@ -18,9 +13,6 @@ from tilekit.epilogue.elements import load_element
 
 Pair: TypeAlias = tuple[Value, Value]
 """Of two rows, or of two columns."""
-
-SPREAD = 64
-"""Columns that a warp's lanes hold together, two each."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +53,3 @@ class Vector:
         """The elements at `first` and ``first + apart`` (0: one element)."""
         value = self.load(w, first, batch)
         return value, self.load(w, first + apart, batch) if apart else value
-
-
-def spread_column(w: Writer, column: Value) -> Value:
-    """The first of the two columns that this lane fetches of `SPREAD` from `column` on."""
-    return column + w.lane() * 2
-
-
-def taken(w: Writer, spread: Pair, at: int) -> Pair:
-    """Of what the lanes hold: that of columns ``at + 2 (lane % 4)`` and the one after it; by all lanes of the warp."""
-    left, right = (w.ptx.warp.take_f32(value=value, first=at // 2) for value in spread)
-    return left, right

@@ -26,8 +26,9 @@ from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
 from tilekit.epilogue.graph import Step
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals
+from tilekit.epilogue.spread import spread_column, taken
 from tilekit.epilogue.totals import Tiles, Totals, Uncounted
-from tilekit.epilogue.vectors import Pair, Vector, spread_column, taken
+from tilekit.epilogue.vectors import Pair, Vector
 from tilekit.epilogue.written_operands import ReachedMatrix
 from tilekit.epilogue.written_spec import Level, Place, Where, WrittenSpec
 from tilekit.epilogue.written_steps import compute

@@ -100,7 +100,7 @@ class BufferScaleTile:
         self._bound = bound
         loader = bound.loader
         base = (loader.address + w.widen_multiply(row, loader.pitch)).retyped(GMEM)
-        size = (w.minimum(loader.outer - row, loader.tile.of.rows) - 1) * loader.pitch + loader.inner
+        size = (w.minimum(loader.outer - row, loader.tile.rows) - 1) * loader.pitch + loader.inner
         self._words = w.gcn.buffer.descriptor(base=base, bytes=size)
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
@@ -108,7 +108,7 @@ class BufferScaleTile:
         bound, loader = self._bound, self._bound.loader
         tile, first = loader.tile, k // loader.tile.covered
         image = bound.stages.at(w, stage.index) + bound.thread * WORD_BYTES
-        for left in range(0, tile.of.rows, loader.threads):
+        for left in range(0, tile.rows, loader.threads):
             row = bound.thread + left
             places = [
                 w.select(
@@ -117,7 +117,7 @@ class BufferScaleTile:
                 for word in range(tile.words)
             ]
             values = [w.gcn.buffer.load_b32(buffer=self._words, place=place, offset=0) for place in places]
-            with w.when(row < tile.of.rows):
+            with w.when(row < tile.rows):
                 for word, value in enumerate(values):
                     place = (image + tile.offset(word, left)).retyped(SMEM)
                     w.gcn.lds.write_b32(address=place, value=value, offset=0)

@@ -16,7 +16,6 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Cluster, Multicast
-from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import AsyncWriter, Stage
 from tilekit.tiles.tile import Tile
 
@@ -186,11 +185,23 @@ class BoundOperandLoader(Protocol):
         """Turn to the tile at `row` of M or N, whose first k-block begins at element `k`."""
 
 
+class RowsTile(Protocol):
+    """The image of rows of M or N: of an operand's elements (`OperandTile`), or of their scales (`ScaleTile`)."""
+
+    @property
+    def name(self) -> str:
+        """Of the tile, and of its images in maps and reports."""
+
+    @property
+    def rows(self) -> int:
+        """Of M or N."""
+
+
 class OperandLoader(Protocol):
     """Loads tiles of a matrix by the first row of M or N, which a CTA may share with others of its cluster."""
 
     @property
-    def tile(self) -> OperandTile:
+    def tile(self) -> RowsTile:
         """The image that it fills."""
 
     @property
@@ -265,7 +276,7 @@ class AlongRows:
     batch_step: Value | None = None
 
     def __post_init__(self) -> None:
-        require_protocol(type(self.loader).__name__, "tile", self.loader.tile, OperandTile)
+        require_protocol(type(self.loader).__name__, "tile", self.loader.tile, RowsTile)
 
     @property
     def name(self) -> str:

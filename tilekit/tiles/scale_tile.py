@@ -47,6 +47,11 @@ class ScaleTile:
             )
 
     @property
+    def rows(self) -> int:
+        """Rows of the tile."""
+        return self.of.rows
+
+    @property
     def covered(self) -> int:
         """Elements of the tile, as it counts them, that a scale is of."""
         return BLOCK // 2 if self.of.dtype.name == "e2m1x2" else BLOCK
@@ -59,7 +64,7 @@ class ScaleTile:
     @property
     def bytes(self) -> int:
         """Of the image."""
-        return self.words * self.of.rows * WORD_BYTES
+        return self.words * self.rows * WORD_BYTES
 
     @property
     def alignment(self) -> int:
@@ -68,4 +73,4 @@ class ScaleTile:
 
     def offset(self, word: int, row: int) -> int:
         """Bytes of the image before a row's word."""
-        return (word * self.of.rows + row) * WORD_BYTES
+        return (word * self.rows + row) * WORD_BYTES

@@ -10,7 +10,7 @@ import pytest
 from product_kernels import DOUBLE, STRIDED, TICKETS, line_of
 
 import tilekit
-from tilekit.cli import workloads
+from tilekit.cli import kernels, workloads
 from tilekit.emulator import PtxSyntaxError
 from tilekit.emulator.ptx.language.availability import dialect
 from tilekit.emulator.ptx.language.module_rules import check_module
@@ -50,7 +50,7 @@ def tilekit_kernel(dtype: str = "bf16", out_dtype: str | None = None, *, bias: b
     workload = workloads.workload_of(
         (4096, 4096, 4096), None, dtype, out_dtype, "k", "k", bias, "relu" if bias else None
     )
-    return workloads.kernel_of(workload, "sm_90a", None).ptx
+    return kernels.kernel_of(workload, "sm_90a", None).ptx
 
 
 @pytest.fixture(scope="module")
