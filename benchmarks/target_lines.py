@@ -41,7 +41,7 @@ COMPONENTS = {
 def emitting(target: str) -> set[str]:
     """The modules that emit a line of any portable kernel for a target, below the package.
 
-    The module of a component counts where the target has that component, whoever else uses a line of it.
+    The module of a component counts where the target has that component, no matter what else uses a line of it.
     """
     found = {f"targets/{target}.py"}
     choices = tk.portable_choices(target)

@@ -289,7 +289,7 @@ def half(w: tk.Writer) -> Half:
     return Half()
 
 
-def test_elements_that_nobody_writes() -> None:
+def test_elements_that_are_never_written() -> None:
     """They are NaN after a launch on the emulator, and `check` says how many there are, and where."""
     y = half(np.ones(10, np.float32))
     assert (y[:5] == -1).all()

@@ -106,7 +106,7 @@ def test_a_count_comes_before_the_elements_of_the_next_tile(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_order_gives_the_same_sums(seed: int) -> None:
-    """Two CTAs that share rows and columns, each with several tiles: exact whoever counts last, and again at once."""
+    """Two CTAs that share rows and columns, each with several tiles: exact whichever counts last, and again at once."""
     assert run(kernel_of("one warpgroup"), seed)
 
 

@@ -77,7 +77,7 @@ class RecordedSweep:
         return with_tables(PAGE.read_text("utf-8"), {self.name: self.table()})
 
     def unexplained(self) -> list[Row]:
-        """What nothing noticed, and nobody knows why."""
+        """What nothing noticed, and what has no explanation."""
         quiet = (row for row in self.rows() if row[-1] == NOT_CAUGHT)
         return [row for row in quiet if self.why_unnoticed(row[0], row[-2]) is None]
 

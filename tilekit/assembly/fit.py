@@ -312,7 +312,7 @@ def require_call(owner: str, name: str, function: Callable[..., Any], *positions
     """
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # what is written in C says its parameters to nobody
+    except (TypeError, ValueError):  # a function written in C need not have a signature
         return
     try:
         signature.bind(*positions, **named)

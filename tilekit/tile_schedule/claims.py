@@ -1,8 +1,8 @@
-"""Tiles that CTAs claim as they come to them, from a counter in device memory: who has had short ones claims more.
+"""Tiles that CTAs claim as they come to them, from a counter in device memory: a CTA with short tiles claims more.
 
-A CTA's first number is its own, each further one the next that nobody has, and one under which there is no tile is its
-last. The claims of all CTAs are then as many as there are tiles, and whoever made the last of them sets the counter
-back for the next launch.
+A CTA's first number is its own. Each further one is the next of the counter, and the first that is no tile's ends the
+loop. All CTAs together claim as often as there are tiles; the thread that makes the last claim sets the counter back
+for the next launch.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TileClaims:
         return taken
 
     def set_back(self, w: Writer) -> None:
-        """Set the counter back, by whoever made the last claim."""
+        """Set the counter back; by the thread that made the last claim."""
         w.isa.memory.acquire_gpu()  # every other CTA has counted before
         w.isa.memory.store_global_b32(address=self.counter, value=0)
 
