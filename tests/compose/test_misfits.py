@@ -179,7 +179,7 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a loader of no tile": (
         {"loader": lambda one: setattr(made := Loader(one), "tile", None) or made},
-        r"Loader\(tile=\) is given None: it is no OperandTile",
+        r"Loader\(tile=\) is given None: it has no name, rows, which RowsTile asks for",
     ),
     "an epilogue that is bound to nothing": (
         {"epilogue": of(Epilogue, bind=lambda self, w, group: None)},
