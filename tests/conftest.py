@@ -1,4 +1,4 @@
-"""What all tests share: the option that rewrites golden files, and that their warnings are errors.
+"""What all tests share: the option that rewrites golden files, samples of many cases, and that warnings are errors.
 
 Warnings of plugins as they start are not: which plugins there are is up to the machine. No example of a property has a
 deadline either: how long it takes is up to the machine, too.
@@ -11,6 +11,8 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+
+from tests.sampling import beyond_sample
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -30,10 +32,18 @@ def pytest_make_collect_report(
         return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the markers choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What warns in a test fails it, unless the test's own marks say otherwise."""
+    """What warns in a test fails it, unless the test's own marks say otherwise; of many cases a sample is run."""
+    cases: dict[tuple[pytest.Item | pytest.Collector | None, str, int], list[pytest.Function]] = {}
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)  # first, so that other marks prevail
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None and isinstance(item, pytest.Function):
+            cases.setdefault((item.parent, item.originalname, sampled.kwargs["one_in"]), []).append(item)
+    for (_, _, one_in), all_of_them in cases.items():
+        for item in beyond_sample(all_of_them, one_in):
+            item.add_marker(pytest.mark.breadth)
 
 
 @pytest.fixture

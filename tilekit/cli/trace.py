@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,7 @@ from tilekit.cli.progress import progress_bar
 from tilekit.cli.run import Place, choose_place
 
 if TYPE_CHECKING:
+    from tilekit.errors import ArgumentError
     from tilekit.runtime.trace import TileTrace
 
 
@@ -65,6 +68,7 @@ def trace(
         config = replace(chosen, profile_tiles=tiles)
         place = choose_place(device, target)
         kernels.require_means(workload, emulated=place.emulated)
+        _require_room(out)
         with progress_bar("clusters", as_json) as progress, watched(progress):
             found = _run(workload, config, target, place, seed)
         _write(found, out)
@@ -85,6 +89,7 @@ def _trace_own(
         inputs = own.example(seed, **extents)
         if place.machine is not None:
             inputs = {name: place.machine.upload(array) for name, array in inputs.items()}
+        _require_room(out)
         with progress_bar("clusters", as_json) as progress, watched(progress):
             found = own.trace(**inputs, tiles=tiles, device=place.device)
         _write(found, out)
@@ -116,10 +121,22 @@ def _run(workload: Any, config: Any, target: str, place: Any, seed: int) -> Tile
     return traced
 
 
-def _write(found: TileTrace, out: Path) -> None:
-    from tilekit.errors import ArgumentError
+def _require_room(out: Path) -> None:
+    """Refuse a place where no file can be, before the kernel runs."""
+    if out.is_dir():
+        raise _unwritable(out, os.strerror(errno.EISDIR))
+    if not out.parent.is_dir():
+        raise _unwritable(out, os.strerror(errno.ENOENT))
 
+
+def _write(found: TileTrace, out: Path) -> None:
     try:
         found.write(out)
     except OSError as error:
-        raise ArgumentError(f"--out {out} cannot be written: {error.strerror}", code="TK-CLI-006") from None
+        raise _unwritable(out, str(error.strerror)) from None
+
+
+def _unwritable(out: Path, why: str) -> ArgumentError:
+    from tilekit.errors import ArgumentError
+
+    return ArgumentError(f"--out {out} cannot be written: {why}", code="TK-CLI-006")
