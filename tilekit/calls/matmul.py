@@ -60,6 +60,7 @@ def matmul(
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
     components: OwnComponents | None = None,
+    arrays: dict[str, Any] | None = None,
     stream: Any = None,
     config: AnyConfig | None = None,
     target: PlaceName | None = None,
@@ -104,6 +105,8 @@ def matmul(
         and the sums of those are added in f32 (torch's default): the longer K, the more that matters.
     components
         Components of yours in the place of the kernel's: `OwnComponents`.
+    arrays
+        What a payload among these reads, by the names that it declares.
     stream
         A stream object or handle; by default the current stream of the arrays' library. The call does not wait for
         the device.
@@ -130,7 +133,7 @@ def matmul(
     """
     rest: Any = None
     bare = scale is None and scale_a is None and scale_b is None and residual is None and epilogue is None
-    usual = out_dtype is None and precision is None and accumulation is _FAST and components is None
+    usual = out_dtype is None and precision is None and accumulation is _FAST and components is None and arrays is None
     if not (bare and usual and config is None and target is None):
         try:
             if not (scale is None or isinstance(scale, float | int) or getattr(scale, "is_cuda", False)):
@@ -147,6 +150,7 @@ def matmul(
                 target,
                 None if epilogue is None else epilogue_key(epilogue),
                 components,
+                None if arrays is None else tuple((name, fingerprint(array)) for name, array in arrays.items()),
             )
         except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
             rest = _UNKNOWN
@@ -169,6 +173,7 @@ def matmul(
         precision=precision,
         accumulation=accumulation,
         components=components,
+        arrays=arrays,
         config=config,
         target=target,
     )

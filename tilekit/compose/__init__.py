@@ -11,7 +11,6 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.attention import ComposedAttention, attention_kernel
 from tilekit.compose.kernel import ComposedKernel, kernel
-from tilekit.compose.operands import Input, Output
 from tilekit.compose.portable import portable_matmul
 from tilekit.compose.portable_choices import PortableChoice, portable_choices
 from tilekit.drivers.attention import Attention
@@ -55,7 +54,11 @@ from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.tensor_heads import TensorHeadEpilogue, TensorSharedHeadEpilogue
 from tilekit.epilogue.written import Written
 from tilekit.epilogue.written_spec import Place
+from tilekit.kernels.matmul.own import OwnComponents, OwnRole
+from tilekit.kernels.matmul.own_payload import Blocks, OwnPayload
+from tilekit.kernels.operands import Input, Output
 from tilekit.targets import Target, chip, target
+from tilekit.tile_io.ahead import Ahead
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_scales import BufferScaleLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
@@ -76,6 +79,7 @@ from tilekit.tile_io.payload_loader import (
     TileLoader,
 )
 from tilekit.tile_io.registers import RegisterLoader
+from tilekit.tile_io.staged_values import StagedValues, ValueLoader, ValueTile
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import (
@@ -96,6 +100,7 @@ from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators, RegisterOp
 from tilekit.tile_op.row_exchange import RowExchange
+from tilekit.tile_op.scaled_accumulators import Factors
 from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
@@ -142,6 +147,7 @@ __all__ = [
     "AccumulatorProducer",
     "AccumulatorTile",
     "Accumulators",
+    "Ahead",
     "AlongColumns",
     "AlongRows",
     "AsyncReader",
@@ -149,6 +155,7 @@ __all__ = [
     "Attention",
     "AttentionTensors",
     "BarrierSync",
+    "Blocks",
     "BoundConsumerSchedule",
     "BoundEpilogue",
     "BoundLoader",
@@ -178,6 +185,7 @@ __all__ = [
     "Elementwise",
     "ElementwiseSpec",
     "Epilogue",
+    "Factors",
     "Fixup",
     "Fused",
     "Fusion",
@@ -204,6 +212,9 @@ __all__ = [
     "OperandLoader",
     "OperandTile",
     "Output",
+    "OwnComponents",
+    "OwnPayload",
+    "OwnRole",
     "PackedHeadScheduler",
     "PackedHeadStorer",
     "PackedLogSums",
@@ -244,6 +255,7 @@ __all__ = [
     "StageLoader",
     "StageTile",
     "StagedEpilogue",
+    "StagedValues",
     "StandardLoader",
     "StandardPayload",
     "StartOrder",
@@ -273,7 +285,9 @@ __all__ = [
     "TransformLoader",
     "Turns",
     "Value",
+    "ValueLoader",
     "ValueOrNumber",
+    "ValueTile",
     "WarpPlan",
     "WarpSpecialized",
     "Warpgroup",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.uses import Use
-from tilekit.compose.operands import Operand
+from tilekit.kernels.operands import Operand
 
 OUTPUT = "d"
 """The matrix beside which the operands of an epilogue lie."""

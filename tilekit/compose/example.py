@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.compose.operands import Input, Operand
 from tilekit.dtypes import S32
 from tilekit.errors import ArgumentError
+from tilekit.kernels.operands import Input, Operand
 
 USUAL = 64
 """Elements along a letter of which nothing is said."""

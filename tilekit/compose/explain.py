@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilekit.compose.operands import Operand, Output
+from tilekit.kernels.operands import Operand, Output
 from tilekit.kernels.shared_map import shared_memory_map
 
 if TYPE_CHECKING:

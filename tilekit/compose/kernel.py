@@ -16,12 +16,12 @@ from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, W
 from tilekit.compose.declared import Declared
 from tilekit.compose.example import example_inputs
 from tilekit.compose.explain import explain
-from tilekit.compose.operands import Arrays, Operand, Output, check_operands, read_arrays
 from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import ArrayKernel
 from tilekit.kernels.interleavings import agreeing
 from tilekit.kernels.launch import Launch, require_value
+from tilekit.kernels.operands import Arrays, Operand, Output, check_operands, read_arrays
 from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, EmulatedPlan, EmulatorKeywords, Plan, plan_for, require_device
 from tilekit.kernels.resolve import resolve_target

@@ -13,12 +13,12 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
-from tilekit.compose.operands import Input, Operand, Output
 from tilekit.compose.portable_choices import Parts, chosen
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.dtypes import BF16, F32, DType
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
+from tilekit.kernels.operands import Input, Operand, Output
 from tilekit.targets import chip
 from tilekit.tile_io.cp_async import PIECE, WIDTHS
 from tilekit.tile_io.payload_loader import StandardLoader

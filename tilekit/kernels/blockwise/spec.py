@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import gcd
 from typing import Any, Literal
 
@@ -16,9 +14,6 @@ from tilekit.kernels.blockwise.scales import BLOCK, BlockScales, coarse_tile, fi
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
-from tilekit.tile_op import scaled_accumulators as scaled
-from tilekit.tile_op.tcgen05 import Tcgen05
-from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_pipeline.payload import StageTile
 
 ScaleLoad = Literal["tma", "direct"]
@@ -42,7 +37,11 @@ class BlockwiseSpec(MatmulSpec):
     accumulation: Accumulation = "promoted"
     scale_load: ScaleLoad = "direct"
     scale_b_load: ScaleLoad = "direct"
-    own_sums = True
+
+    @property
+    def own_sums(self) -> bool:
+        """Always: sums of k-blocks are scaled."""
+        return True
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute."""
@@ -66,14 +65,9 @@ class BlockwiseSpec(MatmulSpec):
         """Their loaders."""
         return tuple(loader(w, tile, swapped=swapped, groups=self.groups) for tile in payload.tiles[2:])
 
-    def operation(self, op: Any) -> Any:
-        """In tensor memory each k-block has a place of its own."""
-        return scaled.BlockTcgen05(op) if isinstance(op, Tcgen05) else op
-
-    def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
-        """Registers of sums: of k-blocks, 64 rows at once, and swapped a scale for each of a thread's columns."""
-        scales = columns // 4 * (1 if self.scale_load == "tma" else 2) if swapped else 0
-        return accumulators + columns // 2 * scaled.partial_tiles(accumulators, columns // 2, scales) + scales
+    def factor_registers(self, columns: int, *, swapped: bool) -> int:
+        """Swapped, a scale for each of a thread's columns, twice where they are read ahead."""
+        return columns // 4 * (1 if self.scale_load == "tma" else 2) if swapped else 0
 
     def factors(self, columns: int, *, swapped: bool) -> int:
         """Runs of columns that may be of one block or the next; swapped, pairs of columns, or each by a read."""
@@ -81,20 +75,15 @@ class BlockwiseSpec(MatmulSpec):
             return columns // 8 if self.scale_load == "tma" else 3 * columns // 4
         return columns // gcd(columns, BLOCK)
 
-    def accumulators(
-        self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
-    ) -> Callable[..., Any]:
-        """Sums in registers, to which those of k-blocks are added."""
-        scales = BlockScales(w, op.layout, swapped=swapped, staged=tiles, groups=self.groups)
-        made = scaled.ScaledTensorAccumulators if kind is TensorAccumulators else scaled.ScaledAccumulators
-        return partial(made, scales)
+    def block_factors(self, w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]) -> BlockScales:
+        """Scales of A's rows times those of B's columns."""
+        return BlockScales(w, op.layout, swapped=swapped, staged=tiles, groups=self.groups)
 
     @property
-    def swaps(self) -> tuple[str, ...]:
-        """What a kernel has in the place of a plain matmul's component."""
+    def further_words(self) -> tuple[str, ...]:
+        """What a stage holds beside A and B, for `explain`."""
         staged = [of for of, load in (("A's", self.scale_load), ("B's", self.scale_b_load)) if load == "tma"]
-        payload = (f"Payload with {' and '.join(staged)} scales beside A and B",) if staged else ()
-        return *super().swaps, *payload, "accumulators that begin anew with each k-block and add its scaled sums in f32"
+        return (f"Payload with {' and '.join(staged)} scales beside A and B",) if staged else ()
 
     @property
     def name(self) -> str:

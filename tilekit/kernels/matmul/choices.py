@@ -19,8 +19,8 @@ class MatmulChoices:
     """The configs of a chip's matmul."""
 
     def plain(self, spec: MatmulSpec) -> str:
-        """The name and store of the spec without its functions and components."""
-        alone = replace(spec, functions=ElementwiseSpec(), components=OwnComponents())
+        """The name and store of the spec without its functions and components, but with a payload, which has a cost."""
+        alone = replace(spec, functions=ElementwiseSpec(), components=OwnComponents(payload=spec.components.payload))
         return f"{alone.name}.{alone.store}"
 
     def config(self, values: Mapping[str, Any], target: Target) -> KernelConfig:

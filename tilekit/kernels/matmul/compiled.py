@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import cache
+from typing import Any, Unpack
 
+from tilekit.annotations import takes
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
-from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.compiled import BindKeywords, CompiledKernel
 from tilekit.kernels.launch import Launch
+from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.plan import Plan
 from tilekit.kernels.problem import MatmulProblem, store_kind
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Load, Matrix
+
+
+class MatmulBindKeywords(BindKeywords, total=False):
+    """What `MatmulKernel.bind` takes beside operands and output."""
+
+    arrays: dict[str, Any] | None
 
 
 class MatmulKernel(CompiledKernel):
@@ -77,6 +88,16 @@ class MatmulKernel(CompiledKernel):
         """What the emulator's estimate counts: k-blocks in all, of every CTA tile."""
         ctas = launch.tiles * self.config.cluster_size // self.config.cluster_k
         return Work(flops=problem.flops, tiles=ctas * -(-problem.k // self.k_block))
+
+    @takes(MatmulBindKeywords)
+    def bind(self, a: Any, b: Any, out: Any = None, **keywords: Unpack[MatmulBindKeywords]) -> Plan:
+        """Prepare a launch, as every kernel does; `arrays` are what a payload of the caller's reads, by name."""
+        return self._bound(a, b, out, keywords)
+
+    def _arguments(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Arguments:
+        plain = super()._arguments(a, b, out, given)
+        own = {one.name: getattr(plain, one.name) for one in fields(Arguments)}
+        return MatmulArguments(**own, components=self.spec.components).with_inputs(given.get("arrays"))
 
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
         return read_for(self.target, a, b)

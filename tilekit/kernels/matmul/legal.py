@@ -12,8 +12,9 @@ from tilekit.tile_io.cp_async import WIDTHS
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import Groups, MatmulSpec
+    from tilekit.targets import Target
 
-__all__ = ["OF_WHOLE", "check", "check_types"]
+__all__ = ["OF_WHOLE", "check", "check_payload", "check_types"]
 
 OF_WHOLE = (S32, BF16, F16, F32)
 """What sums of whole numbers are stored as."""
@@ -97,7 +98,7 @@ def _check_accumulation(spec: MatmulSpec) -> None:
         raise ArgumentError.of(
             "accumulation", spec.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
         )
-    if spec.promoted and spec.a_dtype not in (*FP8, *FNUZ.values()):
+    if spec.accumulation == "promoted" and spec.a_dtype not in (*FP8, *FNUZ.values()):
         raise ArgumentError(
             f"accumulation='promoted' with a of {spec.a_dtype} and b of {spec.b_dtype}: it is for 8-bit operands; "
             "sums of others are f32 anyway, leave it out",
@@ -173,6 +174,34 @@ def _check_components(spec: MatmulSpec) -> None:
                 f"only: the ring is filled by TMA, which needs 16; pass {name} with padded rows",
                 code="TK-MM-028",
             )
+
+
+def check_payload(spec: MatmulSpec, target: Target) -> None:
+    """Raise `ArgumentError` (``TK-MM-028``) for a payload of the caller's where there can be none."""
+    payload = spec.components.payload
+    if payload is None:
+        return
+    if not target.has("copy_engine") or target.matrix_waves == 1:
+        raise ArgumentError(
+            f"components has a payload, and on {target.name} one warp's instructions add to its registers: sums of "
+            "k-blocks are apart on sm_90a and sm_100a; leave it out",
+            code="TK-MM-028",
+        )
+    if payload.tiles is not None and target.has("tensor_memory"):
+        raise ArgumentError(
+            f"components has a payload with tiles, and on {target.name} the tensor core gives a stage back, before the "
+            "threads that add could read them; nearest: a payload without tiles and loader, whose factors read global "
+            "memory (Ahead)",
+            code="TK-MM-028",
+        )
+    for what, there, nearest in (
+        ("groups", spec.groups is not None, "one matmul a group"),
+        ("batches", spec.batched, "one matmul a batch"),
+        ("operands of s8, whose sums are whole numbers", spec.whole, "bf16"),
+        ("operands that threads copy", spec.copies, "rows that are padded to a multiple of 16 bytes"),
+    ):
+        if there:
+            raise ArgumentError(f"components has a payload beside {what}; nearest: {nearest}", code="TK-MM-028")
 
 
 def _check_whole(spec: MatmulSpec) -> None:

@@ -15,6 +15,7 @@ from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, TileScheduler, WarpSpecialized
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.fusion import Fusion
+from tilekit.kernels.matmul.own_payload import OwnPayload
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_schedule.raster import RasterOrder
@@ -45,7 +46,7 @@ class OwnComponents:
     """What makes components of a matmul's; of those that are None the family makes its own.
 
     Each is called while the kernel is traced, and declares what its component needs: kernel parameters, no shared
-    memory. Config, rules, picker and tuning are the family's.
+    memory but a payload's tiles. Config, rules, picker and tuning are the family's.
 
     Attributes
     ----------
@@ -64,6 +65,8 @@ class OwnComponents:
         `StagedEpilogue` and `DirectEpilogue`; `how` is what the latter takes.
     role
         A further role.
+    payload
+        Factors of the sums of k-blocks, with the tiles and arrays that they come from.
     """
 
     loader_a: Callable[..., Any] | None = None
@@ -73,6 +76,7 @@ class OwnComponents:
     consumers: Callable[..., Any] | None = None
     epilogue: Callable[..., Any] | None = None
     role: OwnRole | None = None
+    payload: OwnPayload | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -116,6 +116,11 @@ def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
     if own.functions is not None and config.m_below_atom:
         text = f"tile M={config.tile[0]}: the caller's functions may have rows, and so whole instructions"
         yield Violation("short rows of functions", "tile", text)
+    if own.payload is not None and config.swap_ab:
+        yield Violation("a payload of the transpose", "swap_ab", "swap_ab=True: the caller's payload is upright")
+    if own.payload is not None and config.m_below_atom:
+        text = f"tile M={config.tile[0]}: the caller's payload has factors of whole instructions' rows"
+        yield Violation("short rows of a payload", "tile", text)
     if own.consumers is not None and config.pingpong:
         text = "schedule='pingpong': the caller's consumers divide tiles, of which the plan has one at a time"
         yield Violation("turns of another's", "schedule", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
@@ -24,9 +25,11 @@ from tilekit.targets import Target
 from tilekit.tile_io.cp_async import NARROW_REGISTERS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op import scaled_accumulators as scaled
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
@@ -111,9 +114,6 @@ class MatmulSpec:
     own_ranges: ClassVar[bool] = False
     """Whether tiles have sums of different lengths, each of one CTA."""
 
-    own_sums: ClassVar[bool] = False
-    """Whether the sums of k-blocks are the family's own to add, on every chip, each with factors of its own."""
-
     def __post_init__(self) -> None:
         check_fields(self)
         legal.check(self)
@@ -139,6 +139,7 @@ class MatmulSpec:
         self._check_floats(target)
         self._check_further_outputs(target)
         components = platform(target).components
+        legal.check_payload(self, target)
         if self.groups is not None and not components.COPIES_GROUPS and (self.store != "tma" or self.copies):
             raise ArgumentError(
                 f"groups={self.groups!r} with a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: "
@@ -220,13 +221,15 @@ class MatmulSpec:
 
     def further_tiles(self, config: Any) -> Sequence[StageTile]:
         """What a stage holds beside A and B."""
-        return ()
+        payload = self.components.payload
+        return () if payload is None else payload.stage_tiles(*config.tile)
 
     def further_loaders(
         self, w: Writer, op: Any, payload: Payload, *, swapped: bool, role: Role
     ) -> Sequence[TileLoader]:
         """What loads the rest of a stage, in `role`, for an instruction that has A and B `swapped`."""
-        return ()
+        own = self.components.payload
+        return () if own is None else own.loaders(w, payload.tiles[2:])
 
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> Tcgen05:
         """The instruction of chips with tensor memory, which spans `group` CTAs."""
@@ -237,16 +240,32 @@ class MatmulSpec:
         return Mfma(a, b, waves=waves, columns=columns, pieces=pieces)
 
     def operation(self, op: Any) -> Any:
-        """The instruction `op` as the family issues it."""
-        return op
+        """The instruction `op` as the family issues it: in tensor memory k-blocks whose sums threads add are apart."""
+        return scaled.BlockTcgen05(op) if self.own_sums and isinstance(op, Tcgen05) else op
 
     def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
-        """Registers of a thread that holds so many accumulators of a tile: with promotion, those of a k-block too."""
-        return accumulators * (2 if self.promoted else 1)
+        """Registers of a thread that holds so many accumulators of a tile: with promotion, those of a k-block too.
+
+        With factors these are of 64 rows at once, and what the factors keep is beside them.
+        """
+        if not self.own_sums:
+            return accumulators * (2 if self.promoted else 1)
+        block, kept = columns // 2, self.factor_registers(columns, swapped=swapped)
+        return accumulators + block * scaled.partial_tiles(accumulators, block, kept) + kept
+
+    def factor_registers(self, columns: int, *, swapped: bool) -> int:
+        """Registers of a thread that factors keep, where that is more than a few."""
+        return self.components.payload.registers if self.components.payload else 0
 
     def factors(self, columns: int, *, swapped: bool) -> int:
         """Factors that a thread chooses or reads for the sums of a k-block, of a tile with so many columns."""
-        return 0
+        return self.components.payload.registers if self.components.payload else 0
+
+    def block_factors(self, w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]) -> scaled.Factors | None:
+        """What sums of k-blocks are multiplied by before they are added in f32; None where there is nothing."""
+        own, k = self.components.payload, self.block_bytes // self.a_dtype.bytes
+        staged = {name: place for name, place in tiles.items() if name not in ("a", "b")}
+        return None if own is None else own.made(w, op.layout, staged, k)
 
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
@@ -260,13 +279,27 @@ class MatmulSpec:
         tiles
             Where the tiles of a stage lie, by name.
         """
-        return kind
+        factors = self.block_factors(w, op, swapped, tiles)
+        if factors is None:
+            return kind
+        made = scaled.ScaledTensorAccumulators if kind is TensorAccumulators else scaled.ScaledAccumulators
+        return partial(made, factors)
 
     @property
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component, for `explain`: a line each."""
         groups = ("GroupedScheduler, from the groups' bounds, for the schedule of a raster",) if self.groups else ()
-        return *groups, *(f"{name}, of the caller's" for name in self.components.names)
+        own = (f"{name}, of the caller's" for name in self.components.names)
+        sums = (
+            ("accumulators that begin anew with each k-block and add its scaled sums in f32",) if self.own_sums else ()
+        )
+        return *groups, *own, *self.further_words, *sums
+
+    @property
+    def further_words(self) -> tuple[str, ...]:
+        """What a stage holds beside A and B, for `explain`."""
+        payload = self.components.payload
+        return (f"payload of {', '.join(one.name for one in payload.inputs)}",) if payload else ()
 
     @property
     def precise(self) -> bool:
@@ -321,9 +354,14 @@ class MatmulSpec:
         return NARROW_REGISTERS if self.copies else 0
 
     @property
+    def own_sums(self) -> bool:
+        """Whether the sums of k-blocks are multiplied by factors of their own before they are added, on every chip."""
+        return self.components.payload is not None
+
+    @property
     def promoted(self) -> bool:
-        """Whether sums of 128 products are added in f32."""
-        return self.accumulation == "promoted"
+        """Whether sums of k-blocks, of 128 bytes of K, are added in f32."""
+        return self.accumulation == "promoted" or self.own_sums
 
     @property
     def loads_residual(self) -> bool:
@@ -335,7 +373,7 @@ class MatmulSpec:
         """A symbol that tells kernels apart in a profile, for example ``matmul_bf16_bf16_bf16_kmn_gelu``."""
         f = self.functions
         extras = [
-            "promoted" if self.promoted else "",
+            "promoted" if self.accumulation == "promoted" else "",
             "batched" if self.batched else "",
             f"grouped_{self.groups}" if self.groups else "",
             *f.words,

@@ -1,4 +1,4 @@
-"""What a composed kernel is called with: operands by name, type and shape; and how arrays become a call."""
+"""What a kernel of the caller's is called with: operands by name, type and shape; and how arrays become a call."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Arrays:
 
     def matrices(self) -> dict[str, Matrix]:
         """The arrays of two and three dimensions, as components see them."""
-        return {name: _matrix(name, view) for name, view in self.views.items() if len(view.shape) > 1}
+        return matrices_of(self.views)
 
     @property
     def product(self) -> tuple[int, int, int]:
@@ -201,6 +201,28 @@ def read_arrays(kernel: str, operands: Sequence[Operand], arrays: Sequence[Any],
     require_same_place(inputs)
     batch = next((letter for operand in operands if (letter := _batch(operand.shape))), "")
     return Arrays(given, views, sizes, sizes[batch] if batch else 1)
+
+
+def read_inputs(
+    whose: str, operands: Sequence[Operand], named: Mapping[str, Any], extents: Mapping[str, tuple[int, str]]
+) -> dict[str, ArrayView]:
+    """Match the arrays of a call, by name, with inputs, whose extents are known: each, and of what.
+
+    Raises
+    ------
+    ArgumentError
+        As `read_arrays`.
+    """
+    given, known = _matched(whose, operands, (), named), dict(extents)
+    views = {operand.name: view_of(given[operand.name], operand.name) for operand in operands}
+    for operand in operands:
+        _check_view(operand, views[operand.name], known)
+    return views
+
+
+def matrices_of(views: Mapping[str, ArrayView]) -> dict[str, Matrix]:
+    """The arrays of two and three dimensions, as components see them."""
+    return {name: _matrix(name, view) for name, view in views.items() if len(view.shape) > 1}
 
 
 def _matched(

@@ -1,0 +1,165 @@
+"""A payload of the caller's in the family's kernels: tiles beside A and B, what fills them, and what they scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tilekit.annotations import check_fields
+from tilekit.arrays import ArrayView
+from tilekit.assembly.fit import illegal, require_call, require_protocol
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.writer import Writer
+from tilekit.errors import ArgumentError
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.operands import Input, read_inputs
+from tilekit.tile_io.payload_loader import TileLoader
+from tilekit.tile_op.accumulators import AccumulatorLayout
+from tilekit.tile_op.scaled_accumulators import Factors
+from tilekit.tile_pipeline.payload import StageTile
+
+TAKEN = ("c", "d", "k", "columns", "rows", *(one.name for one in fields(Addresses)))
+"""Names of a product's own arrays and numbers."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """An extent that counts runs of elements of another, the last of which may be short.
+
+    Attributes
+    ----------
+    letter
+        Of the extent, in the shapes of inputs.
+    of
+        ``"m"``, ``"n"`` or ``"k"``: what the runs are of.
+    size
+        Elements of a run.
+    """
+
+    letter: str
+    of: str
+    size: int
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if len(self.letter) != 1 or not self.letter.isalpha() or self.letter in "mnk":
+            legal = "one letter other than m, n and k"
+            raise ArgumentError.of("letter", self.letter, legal=legal, nearest="j", code="TK-COMP-001")
+        if self.of not in tuple("mnk"):
+            raise ArgumentError.of("of", self.of, legal="'m', 'n' or 'k'", nearest="k", code="TK-COMP-001")
+        if self.size < 1:
+            raise ArgumentError.of("size", self.size, legal="at least 1", nearest=1, code="TK-COMP-001")
+
+
+@dataclass(frozen=True)
+class OwnPayload:
+    """What a kernel multiplies the sums of each k-block by, and how that reaches the threads that add them.
+
+    A k-block is a stage, 128 bytes of K. Its sums begin anew; they are multiplied by factors, and added in f32.
+
+    Attributes
+    ----------
+    inputs
+        Arrays of a call, ``arrays={name: array}``; m, n and k are the product's extents.
+    factors
+        ``(w, layout, staged)`` makes the `Factors` of a thread; `staged` says where a stage's tiles lie, by name.
+    blocks
+        What the other letters of inputs count.
+    tiles
+        ``(rows, columns)`` makes tiles of a stage beside A and B, for a CTA's tile of so many of M and N.
+    loader
+        ``(w, tile)`` makes the `TileLoader` of one of them, whose copies complete the stage by themselves.
+    registers
+        Of a thread, that factors keep, where that is more than a few; as of `Factors`.
+    """
+
+    inputs: Sequence[Input]
+    factors: Callable[..., Any]
+    blocks: Sequence[Blocks] = ()
+    tiles: Callable[..., Any] | None = None
+    loader: Callable[..., Any] | None = None
+    registers: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.registers < 0:
+            raise ArgumentError.of("registers", self.registers, legal="0 or more", nearest=0, code="TK-COMP-001")
+        if (self.tiles is None) != (self.loader is None):
+            missing = "loader" if self.loader is None else "tiles"
+            legal = "tiles and loader, which fills them, or neither"
+            raise ArgumentError.of(missing, None, legal=legal, code="TK-COMP-001")
+        known, names = {"m", "n", "k", *(runs.letter for runs in self.blocks)}, [one.name for one in self.inputs]
+        for index, one in enumerate(self.inputs):
+            if one.name in TAKEN or one.name in names[:index]:
+                legal = f"names that are not taken: {', '.join((*TAKEN, *names[:index]))} are"
+                raise ArgumentError.of("inputs", one.name, legal=legal, nearest=f"own_{one.name}", code="TK-COMP-001")
+            for letter in one.shape:
+                if letter not in known:
+                    legal = f"letters m, n and k, or of blocks: Blocks({letter!r}, 'k', 64)"
+                    raise ArgumentError.of(f"{one.name}'s shape", one.shape, legal=legal, code="TK-COMP-001")
+            if len(one.shape) > 2:
+                legal = "a letter or two: there are no batches"
+                raise ArgumentError.of(f"{one.name}'s shape", one.shape, legal=legal, code="TK-COMP-001")
+
+    def stage_tiles(self, rows: int, columns: int) -> tuple[StageTile, ...]:
+        """Tiles of a stage beside A and B, for a CTA's tile of so many rows and columns."""
+        if self.tiles is None:
+            return ()
+        require_call("OwnPayload", "tiles", self.tiles, "rows", "columns")
+        made = self.tiles(rows, columns)
+        if not isinstance(made, Sequence):
+            raise illegal("OwnPayload", "tiles", made, "a function that makes a list of tiles")
+        for tile in made:
+            require_protocol("OwnPayload", "tiles", tile, StageTile, verb="makes")
+            if tile.name in ("a", "b"):
+                raise illegal(
+                    "OwnPayload", "tiles", tile.name, "tiles of other names than 'a' and 'b'", "own_" + tile.name
+                )
+        return tuple(made)
+
+    def loaders(self, w: Writer, tiles: Sequence[StageTile]) -> tuple[TileLoader, ...]:
+        """A loader of each of them."""
+        made = []
+        for tile in tiles:
+            assert self.loader is not None, "tiles come with a loader"
+            require_call("OwnPayload", "loader", self.loader, "w", "tile")
+            loader = self.loader(w, tile)
+            require_protocol("OwnPayload", "loader", loader, TileLoader, verb="makes")
+            if loader.name != tile.name:
+                raise illegal("OwnPayload", "loader", f"a loader of {loader.name!r}", f"one of tile {tile.name!r}")
+            made.append(loader)
+        return tuple(made)
+
+    def made(self, w: Writer, layout: AccumulatorLayout, staged: Mapping[str, SharedArray], k_block: int) -> Factors:
+        """The factors, for stages of `k_block` elements of K."""
+        require_call("OwnPayload", "factors", self.factors, "w", "layout", "staged")
+        factors: Factors = self.factors(w, layout, staged)
+        require_protocol("OwnPayload", "factors", factors, Factors, verb="makes")
+        kind = type(factors).__name__
+        if factors.k_block != k_block:
+            raise illegal(kind, "k_block", factors.k_block, f"{k_block}, the elements of K of a stage", k_block)
+        if factors.registers != self.registers:
+            legal = f"{self.registers}, as the OwnPayload says, by which tiles are chosen"
+            raise illegal(kind, "registers", factors.registers, legal, self.registers)
+        return factors
+
+    def read(self, arrays: Mapping[str, Any], **extents: int) -> dict[str, ArrayView]:
+        """Check a call's arrays against their declarations and the product's m, n and k, and each other."""
+        known = {letter: (extent, "the product") for letter, extent in extents.items()}
+        for runs in self.blocks:
+            known[runs.letter] = -(-extents[runs.of] // runs.size), f"runs of {runs.size} of {runs.of}"
+        return read_inputs("a payload of yours", self.inputs, arrays, known)
+
+    def numbers(self, views: Mapping[str, ArrayView]) -> dict[str, float]:
+        """What `Ahead` asks for: elements from k-block to k-block, from row to row or column to column, how many."""
+        along_k = {"k", *(runs.letter for runs in self.blocks if runs.of == "k")}
+        found: dict[str, float] = {}
+        for one in self.inputs:
+            view = views[one.name]
+            axes = [(letter in along_k, *of) for letter, *of in zip(one.shape, view.strides, view.shape, strict=True)]
+            steps = [step for along, step, _ in axes if along]
+            pitch, extent = next(((step, extent) for along, step, extent in axes if not along), (0, 1))
+            step = steps[0] if steps else 0
+            found |= {f"{one.name}_step": step, f"{one.name}_pitch": pitch, f"{one.name}_extent": extent}
+        return found
