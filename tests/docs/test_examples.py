@@ -103,6 +103,15 @@ def test_a_strangers_kernel_is_short(name: str):
     assert len(code_lines(text, tree)) <= most
 
 
+def test_row_factors(capsys: pytest.CaptureFixture[str]):
+    """A payload of a stranger's is exact on both chips, and has few lines without blanks, comments and docstrings."""
+    _run("row_factors.py")
+    assert capsys.readouterr().out == "sm_90a exact\nsm_100a exact\n"
+    text = (EXAMPLES / "row_factors.py").read_text("utf-8")
+    assert not re.search(r"\b(tk|w|\w+)\._", text), "a private name"
+    assert len(code_lines(text, ast.parse(text))) <= 60
+
+
 def code_lines(text: str, tree: ast.Module) -> set[int]:
     """Lines with code on them."""
     layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -229,15 +229,16 @@ def _matched(
     kernel: str, operands: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
     inputs = [operand.name for operand in operands if isinstance(operand, Input)]
-    takes = f"{kernel} takes {', '.join(inputs)}, and by name {', '.join(o.name for o in operands)}"
+    names = [operand.name for operand in operands]
+    takes = f"{kernel} takes {', '.join(inputs)}" + (f", and by name {', '.join(names)}" if names != inputs else "")
     if len(arrays) > len(inputs):
         raise ArgumentError(f"{takes}; given {len(arrays)} arrays without a name", code="TK-COMP-002")
     given = dict(zip(inputs, arrays, strict=False))
     for name, array in named.items():
         if name in given:
             raise ArgumentError(f"{takes}; {name} was given twice", code="TK-COMP-002")
-        if name not in [operand.name for operand in operands]:
-            near = difflib.get_close_matches(name, [operand.name for operand in operands], 1, 0.0)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1, 0.0)
             raise ArgumentError(f"{takes}; there is no {name}; nearest: {near[0]}", code="TK-COMP-002")
         given[name] = array
     missing = [name for name in inputs if given.get(name) is None]

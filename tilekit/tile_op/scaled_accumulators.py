@@ -29,11 +29,13 @@ Four = tuple[Value, Value, Value, Value]
 class Factors(Protocol):
     """What the sums of k-blocks are multiplied by."""
 
-    k_block: int
-    """Elements of K that share factors."""
+    @property
+    def k_block(self) -> int:
+        """Elements of K in a stage, whose sums are multiplied together."""
 
-    registers: int
-    """Of a thread, for what sums are multiplied by, where that is more than a few."""
+    @property
+    def registers(self) -> int:
+        """Of a thread, for what sums are multiplied by, where that is more than a few."""
 
     def bind(self, w: Writer, group: Warpgroup) -> None:
         """Find this thread's rows and columns; once a role."""

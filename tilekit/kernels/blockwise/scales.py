@@ -19,7 +19,7 @@ from tilekit.kernels.matmul.spec import Groups
 from tilekit.tile_io.ahead import Ahead
 from tilekit.tile_io.staged_values import UNIT, StagedValues, ValueLoader, ValueTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
-from tilekit.tile_op.scaled_accumulators import Factors, Four
+from tilekit.tile_op.scaled_accumulators import Four
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.stage import Stage
 from tilekit.tiles.tile import Tile
@@ -64,7 +64,7 @@ def loader(w: Writer, tile: ValueTile, *, swapped: bool, groups: Groups | None) 
     return ValueLoader(w, tile, block=BLOCK, first=first, batched=batched)
 
 
-class BlockScales(Factors):
+class BlockScales:
     """The factors of a thread's accumulators, k-block by k-block.
 
     Parameters

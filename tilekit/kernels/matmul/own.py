@@ -89,6 +89,12 @@ class OwnComponents:
         """Which components are the caller's."""
         return [one.name for one in fields(self) if getattr(self, one.name) is not None]
 
+    @property
+    def words(self) -> list[str]:
+        """These, for `explain`, a payload with the arrays that it reads."""
+        inputs = ", ".join(one.name for one in self.payload.inputs) if self.payload else ""
+        return [f"{name}, of the caller's" + (f": {inputs}" if name == "payload" else "") for name in self.names]
+
     def loader(self, operand: str, w: Writer, tile: OperandTile, **how: Any) -> OperandLoader | None:
         """The loader of the caller's a or b, if that is theirs."""
         make = self.loader_a if operand == "a" else self.loader_b

@@ -197,7 +197,10 @@ def pick(
     fixed = platform(target).model.FOR_GROUPS
     if groups and fixed is not None:
         return fixed if fixed.legal(target, spec) else platform(target).model.default(spec)
-    found: KernelConfig = engine.pick(
-        _model(target), spec, target, Extents(m, n, k, batches, sms, groups, read, read_b)
-    )
-    return found
+    found = engine.estimates(_model(target), spec, target, Extents(m, n, k, batches, sms, groups, read, read_b))
+    if not len(found.total):  # a payload of the caller's may leave no config room: this one says what it lacks
+        default = platform(target).model.default(spec)
+        default.check(target, spec)
+        return default
+    config: KernelConfig = found.best().config
+    return config

@@ -289,17 +289,15 @@ class MatmulSpec:
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component, for `explain`: a line each."""
         groups = ("GroupedScheduler, from the groups' bounds, for the schedule of a raster",) if self.groups else ()
-        own = (f"{name}, of the caller's" for name in self.components.names)
         sums = (
             ("accumulators that begin anew with each k-block and add its scaled sums in f32",) if self.own_sums else ()
         )
-        return *groups, *own, *self.further_words, *sums
+        return *groups, *self.components.words, *self.further_words, *sums
 
     @property
     def further_words(self) -> tuple[str, ...]:
-        """What a stage holds beside A and B, for `explain`."""
-        payload = self.components.payload
-        return (f"payload of {', '.join(one.name for one in payload.inputs)}",) if payload else ()
+        """What a stage of the family's holds beside A and B, for `explain`."""
+        return ()
 
     @property
     def precise(self) -> bool:
