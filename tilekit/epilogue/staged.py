@@ -94,8 +94,8 @@ class StagedEpilogue:
         in_place = source is not None and source.in_place
         if source is not None and in_place and (source.plan != plan or source.stages != buffers or rows is not None):
             legal = f"subtiles of {out} in {buffers} stages, and no rows, where results are written over them"
-            given = f"subtiles of {source.plan.dtype} in {source.stages} stages{', and rows' if rows is not None else ''}"
-            raise illegal("StagedEpilogue", "source", given, legal)
+            given = f"subtiles of {source.plan.dtype} in {source.stages} stages"
+            raise illegal("StagedEpilogue", "source", given + (", and rows" if rows is not None else ""), legal)
         self._rows = rows
         self._role = role
         self._functions = functions
