@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -94,7 +95,7 @@ class StagedEpilogue:
         if source is not None and in_place and (source.plan != plan or source.stages != buffers or rows is not None):
             legal = f"subtiles of {out} in {buffers} stages, and no rows, where results are written over them"
             given = f"subtiles of {source.plan.dtype} in {source.stages} stages"
-            raise illegal("StagedEpilogue", "source", given, legal)
+            raise illegal("StagedEpilogue", "source", given + (", and rows" if rows is not None else ""), legal)
         self._rows = rows
         self._role = role
         self._functions = functions
@@ -193,8 +194,8 @@ class BoundStagedEpilogue:
                     with w.when(self._stores):
                         self._claim(w, 0)
                 start: Operand = index % e._buffers * plan.buffer_bytes
-                index += 1
-                if index == self._pieces_per_tile and step >= columns:
+                last = index + 1 == self._pieces_per_tile
+                if last and step >= columns:
                     accumulators.done(w)
                 if in_place is None:  # else a subtile that is full was free before
                     w.barrier(id=self._barrier, threads=layout.threads)
@@ -204,39 +205,64 @@ class BoundStagedEpilogue:
                 old = self._source.acquire(w) if self._source is not None else None
                 if in_place is not None and old is not None:
                     start = old
-                for first in range(0, columns, step):
-                    if first > 0:
-                        fragments = accumulators.read(w, block, left + first, min(step, columns - first))
-                        if index == self._pieces_per_tile and first + step >= columns:
-                            accumulators.done(w)
-                    for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
-                        within = fragment * self._access.fragment_bytes
-                        beside = old + within if old is not None else None
-                        piece = _Piece(column, left, tile.batch, runs)
-                        self._write(w, registers, fragment, piece, first, pair, start + within, beside)
+                piece = _Piece(block, row, column, left, columns, tile.batch, runs)
+                self._convert(w, accumulators, fragments, piece, pairs, start, old, last=last)
                 if self._source is not None and in_place is None:
                     self._source.release(w)
-                w.ptx.tma.fence_shared()
-                w.barrier(id=self._barrier, threads=layout.threads)
-                whole = self._store_rows(w, tile, row, column, start, columns)
-                with w.when(self._stores):
-                    for box in plan.boxes:
-                        subtile = self._subtile + (start + box.offset)
-                        place = plan.place(column=column + box.column, row=row + box.row)
-                        with w.when(whole[box.offset]) if whole is not None else nullcontext():
-                            self._storers[columns].store(w, subtile, batch=tile.batch, **place)
-                    w.ptx.tma.commit_stores()
-                    if in_place is not None:
-                        in_place.stored(w, index - 1)
-                    elif index < self._pieces_per_tile:
-                        self._claim(w, index)
-                if in_place is not None:
-                    in_place.advance()
+                self._leave(w, tile, piece, start, index)
+                index += 1
             if not plan.transposed:
                 for pair in pairs:
                     e._functions.finish_rows(w, pair, tile)
         if totals is not None:
             totals.finish_tile(w, first_pair, tile)
+
+    def _convert(
+        self,
+        w: Writer,
+        accumulators: AccumulatorTile,
+        fragments: Sequence[RegisterTile],
+        piece: _Piece,
+        pairs: Sequence[Any],
+        start: Operand,
+        old: Value | None,
+        *,
+        last: bool,
+    ) -> None:
+        """Write a piece to the subtile at `start`, some columns at a time; `fragments` are the first of them.
+
+        Its source lies at `old`, and accumulators are given back once the `last` piece has been read.
+        """
+        step = self._e._columns_at_once or piece.columns
+        for first in range(0, piece.columns, step):
+            if first > 0:
+                fragments = accumulators.read(w, piece.block, piece.left + first, min(step, piece.columns - first))
+                if last and first + step >= piece.columns:
+                    accumulators.done(w)
+            for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
+                within = fragment * self._access.fragment_bytes
+                beside = old + within if old is not None else None
+                self._write(w, registers, fragment, piece, first, pair, start + within, beside)
+
+    def _leave(self, w: Writer, tile: Tile, piece: _Piece, start: Operand, index: int) -> None:
+        """Store the subtile at `start`, which all threads have written: piece `index` of the tile."""
+        plan, in_place = self._e._plan, self._in_place
+        w.ptx.tma.fence_shared()
+        w.barrier(id=self._barrier, threads=plan.layout.threads)
+        whole = self._store_rows(w, tile, piece.row, piece.column, start, piece.columns)
+        with w.when(self._stores):
+            for box in plan.boxes:
+                subtile = self._subtile + (start + box.offset)
+                place = plan.place(column=piece.column + box.column, row=piece.row + box.row)
+                with w.when(whole[box.offset]) if whole is not None else nullcontext():
+                    self._storers[piece.columns].store(w, subtile, batch=tile.batch, **place)
+            w.ptx.tma.commit_stores()
+            if in_place is not None:
+                in_place.stored(w, index)
+            elif index + 1 < self._pieces_per_tile:
+                self._claim(w, index + 1)
+        if in_place is not None:
+            in_place.advance()
 
     def _store_rows(
         self, w: Writer, tile: Tile, row: Value, column: Value, start: Operand, columns: int
@@ -371,15 +397,20 @@ class _Piece:
 
     Attributes
     ----------
-    column, left
-        Its first column, in the output and in the tile.
+    block, row
+        The block of the accumulators that it is of, and its first row in the output.
+    column, left, columns
+        Its first column, in the output and in the tile, and how many it has.
     batch
         The tile's.
     runs
         What fetches its columns, if anything does.
     """
 
+    block: int
+    row: Value
     column: Value
     left: int
+    columns: int
     batch: Operand
     runs: SpreadColumns | None
