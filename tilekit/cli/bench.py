@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -148,7 +149,9 @@ def bench(
         else:
             family = families.product_family(kernel)
             if files:
-                common.refuse("FILE", str(files[0]), "files after `report` only")
+                text = str(files[0])
+                nearest = f"--shape {text}" if re.fullmatch(r"\d+(x\d+){2,3}", text) else None
+                common.refuse("FILE", text, "files after `report` only", nearest)
             if names:
                 _refuse_beside_suites(shape or (), host, accumulation)
             elif sample is not None or part is not None:
