@@ -152,6 +152,13 @@ def bound(at: Any) -> Any:
     return lambda inner: of(Loader, bind=lambda self, w, stages, multicast: type("Bound", (), members)())(inner)
 
 
+def tileless(inner: Any) -> Loader:
+    """A loader that does not say what it fills."""
+    made = Loader(inner)
+    made.tile = None
+    return made
+
+
 def too_short(w: Any, value: Any) -> Any:
     """An element's function that takes less than it is given."""
     return value
@@ -190,7 +197,7 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
         r"Bound.at returned a Copies: its load\(w, stage\) is not called",
     ),
     "a loader of no tile": (
-        {"loader": lambda one: setattr(made := Loader(one), "tile", None) or made},
+        {"loader": tileless},
         r"Loader\(tile=\) is given None: it has no name, rows, which RowsTile asks for",
     ),
     "an epilogue that is bound to nothing": (

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from typing import NoReturn
 
 import typer
@@ -60,7 +61,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
     "dump": dump.dump,
     "trace": trace.trace,
@@ -73,7 +74,8 @@ for _name, _command in {
     "cache": cache.cache,
     "doctor": doctor.doctor,
     "list": listing.list_kernels,
-}.items():
+}
+for _name, _command in _COMMANDS.items():
     app.command(_name, cls=Command)(_command)
 
 

@@ -149,9 +149,9 @@ def bench(
         else:
             family = families.product_family(kernel)
             if files:
-                text = str(files[0])
-                nearest = f"--shape {text}" if re.fullmatch(r"\d+(x\d+){2,3}", text) else None
-                common.refuse("FILE", text, "files after `report` only", nearest)
+                given = str(files[0])
+                is_shape = re.fullmatch(r"\d+(x\d+){2,3}", given)
+                common.refuse("FILE", given, "files after `report` only", f"--shape {given}" if is_shape else None)
             if names:
                 _refuse_beside_suites(shape or (), host, accumulation)
             elif sample is not None or part is not None:

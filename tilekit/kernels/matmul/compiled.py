@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
@@ -43,6 +44,10 @@ class MatmulKernel(CompiledKernel):
 
     def __init__(self, spec: MatmulSpec, config: KernelConfig, target: Target) -> None:
         super().__init__(spec, config, target, trace(spec, config, target))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or a pickle is the kernel that a process has for spec, config and target."""
+        return compiled, (self.spec, self.config, self.target, type(self))
 
     @property
     def k_block(self) -> int:
