@@ -370,3 +370,23 @@ def test_a_value_of_some_lanes_is_not_used_by_all() -> None:
         assert caught.value.code == "TK-TRACE-021"
     more.assign(own)
     assert (more + 1).type is U32
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "gfx942"])
+def test_a_value_of_some_lanes_is_used_by_the_same_lanes(target: str) -> None:
+    """Two branches on one predicate have the same lanes, as long as nobody overwrites it; nested ones need both."""
+    w = Writer("example", target=target, threads=64)
+    few, fewer = w.lane() < 8, w.lane() < 4
+    with w.when(few):
+        once = w.lane() + 1
+        with w.when(fewer):
+            twice = once * 2
+    with w.when(few):
+        assert (once + 1).type is U32
+        with pytest.raises(TraceError, match="TK-TRACE-021"):
+            twice + 1
+    with w.when(fewer), w.when(few):
+        assert (twice + once).type is U32
+    few.assign(w.lane() < 16)
+    with w.when(few), pytest.raises(TraceError, match="TK-TRACE-021"):
+        once + 1

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilekit.cli.run import pace
 from tilekit.errors import EmulationTooLong
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
@@ -22,7 +23,7 @@ def test_a_right_result_exits_with_0(invoke: Any, kernels: Any) -> None:
     """The table names device, config, time and error, and says that the result is correct."""
     result = invoke("run", "matmul", *SMALL)
     assert result.exit_code == 0, result.output
-    for words in ("matmul 64x48x32  bf16→bf16 k/k", "emulator of sm_90a", "tile ", "MFLOP/s", "relative", "correct"):
+    for words in ("matmul 64x48x32  bf16→bf16 k/k", "emulator of sm_90a", "tile ", "FLOP/s", "relative", "correct"):
         assert words in result.stdout
     (call,) = kernels.matmul
     assert (call["a"].shape, call["b"].shape, call["a"].dtype) == ((64, 32), (32, 48), ml_dtypes.bfloat16)
@@ -286,3 +287,12 @@ def test_a_b200_is_taken_for_its_target(invoke: Any, kernels: Any, bare_gpu: Any
     assert invoke("run", "matmul", *SMALL, "--target", "sm_100a").exit_code == 0
     assert invoke("run", "matmul", *SMALL).exit_code == 0
     assert [call["target"] for call in kernels.matmul] == ["cuda", "sm_90a"]
+
+
+@pytest.mark.parametrize(
+    ("flops", "words"),
+    [(0, "0 FLOP/s"), (178.2, "178 FLOP/s"), (65536, "66 kFLOP/s"), (3.06e8, "306 MFLOP/s"), (6.1e14, "610.0 TFLOP/s")],
+)
+def test_a_pace_shows_its_first_digits(flops: float, words: str) -> None:
+    """A tiny call on the emulator is slow, not still."""
+    assert pace(flops) == words

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, partialmethod
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -149,12 +152,28 @@ def bound(at: Any) -> Any:
     return lambda inner: of(Loader, bind=lambda self, w, stages, multicast: type("Bound", (), members)())(inner)
 
 
+def tileless(inner: Any) -> Loader:
+    """A loader that does not say what it fills."""
+    made = Loader(inner)
+    made.tile = None
+    return made
+
+
+def too_short(w: Any, value: Any) -> Any:
+    """An element's function that takes less than it is given."""
+    return value
+
+
 MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     "apply": (
         {"fusion": of(Plain, apply=lambda self, w, value: value)},
         r"its apply\(w, value\) is not called as Fusion",
     ),
     "columns": ({"fusion": of(Plain, columns=lambda self, w, column: 0)}, r"its columns\(w, column\) is not called as"),
+    "a static apply": (
+        {"fusion": of(Plain, apply=staticmethod(too_short))},
+        r"its apply\(w, value\) is not called as Fusion",
+    ),
     "bind is a number": ({"fusion": of(Plain, bind=3)}, "its bind is no method"),
     "a number of an element": (
         {"fusion": of(Plain, apply=lambda self, *a, **n: 3.0)},
@@ -178,7 +197,7 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
         r"Bound.at returned a Copies: its load\(w, stage\) is not called",
     ),
     "a loader of no tile": (
-        {"loader": lambda one: setattr(made := Loader(one), "tile", None) or made},
+        {"loader": tileless},
         r"Loader\(tile=\) is given None: it has no name, rows, which RowsTile asks for",
     ),
     "an epilogue that is bound to nothing": (
@@ -216,6 +235,36 @@ def test_what_fits_is_traced() -> None:
     kernel = product(loader=Loader, epilogue=Epilogue)
     a, b = (np.ones(shape, tk.BF16.numpy) for shape in ((72, 64), (40, 64)))
     assert (kernel(a, b) == 64).all()
+
+
+def whole(w: Any, value: Any, columns: Any, column: int, rows: Any, row: int, source: Any = None) -> Any:
+    """The element."""
+    return value
+
+
+def held() -> Any:
+    """An object that holds its functions, and has no class of its own."""
+    made = Plain()
+    names = [name for name in dir(made) if not name.startswith("_")]
+    return SimpleNamespace(**{name: getattr(made, name) for name in names} | {"apply": whole})
+
+
+FITS: dict[str, dict[str, Any]] = {
+    "functions that an object holds": {"fusion": held},
+    "a static method": {"fusion": of(Plain, apply=staticmethod(whole))},
+    "a part of a method": {"fusion": of(Plain, apply=partialmethod(lambda self, _, w, value, *a, **n: value, 3))},
+    "any arguments": {"fusion": of(Plain, apply=lambda self, *a, **n: a[1])},
+    "a property that returns a function": {"fusion": of(Plain, apply=property(lambda self: whole))},
+    "a property": {"fusion": of(Plain, uses_rows=property(lambda self: False))},
+    "a function from C": {"k": attrgetter("k")},
+    "a part of a function": {"k": partial(lambda more, call: call.k + more, 0)},
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_what_fits_in_its_own_way(name: str) -> None:
+    """How a member comes to be callable is the component's own business."""
+    assert product(**FITS[name]).ptx == product().ptx
 
 
 def test_a_schedule_that_is_none() -> None:

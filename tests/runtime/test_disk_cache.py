@@ -126,6 +126,17 @@ def test_newest_entry_stays_even_when_it_alone_is_too_large(tmp_path: Path) -> N
     assert own.get(KEY) is not None
 
 
+def test_a_folder_with_the_name_of_an_entry_is_left_alone(tmp_path: Path) -> None:
+    """It is nobody's entry: it is not counted, read or removed, and entries beside it are."""
+    own = DiskCache(tmp_path)
+    own.put(KEY, Entry({}, b""))
+    for name in ("kept.tkc", "kept.tmp"):
+        (tmp_path / name).mkdir()
+    assert own.verify() == []
+    assert own.stats().entries == len(own.entries()) == own.clear() == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"kept.tkc", "kept.tmp"}
+
+
 def test_files_of_dead_writers_are_removed(tmp_path: Path) -> None:
     """A temporary file an hour old has no living writer: the next put removes it, but not a fresh one."""
     own = DiskCache(tmp_path)

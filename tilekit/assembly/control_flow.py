@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import TraceError
@@ -25,6 +26,30 @@ class Turn:
     """One pass through a `Writer.repeat` loop; `again` says whether another follows."""
 
     again: Value | None = None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a branch asks: a predicate register, and how often it had been overwritten by then."""
+
+    register: str
+    version: int
+
+
+@dataclass
+class Branch:
+    """An open `Writer.when`: its condition, and the registers that were declared in it."""
+
+    condition: Condition
+    made: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A register that has a value only in lanes for which all these conditions held."""
+
+    conditions: frozenset[Condition]
+    where: Origin
 
 
 class ControlFlow:
@@ -55,8 +80,9 @@ class ControlFlow:
         self._depth = 1
         self._role: Role | None = None
         self._diverged = 0
-        self._branches: list[list[str]] = []
-        self._skipped: dict[str, Origin] = {}
+        self._branches: list[Branch] = []
+        self._partial: dict[str, Partial] = {}
+        self._overwritten: Counter[str] = Counter()
         self._open: list[tuple[str, Origin]] = []
 
     @property
@@ -130,14 +156,38 @@ class ControlFlow:
             )
         branch = If(condition, True, self._names.new("endif"))
         self.emit(branch)
-        self._branches.append([])
+        self._branches.append(Branch(Condition(condition.text, self._overwritten[condition.text])))
         with self._construct("branch", divergent=not condition.uniform):
             yield
-        made = self._branches.pop()
-        self._skipped.update(dict.fromkeys(made, origin()))
+        left = self._branches.pop()
+        for name in left.made:
+            known = self._partial.get(name)
+            conditions = frozenset({left.condition}) | (known.conditions if known else frozenset())
+            self._partial[name] = Partial(conditions, known.where if known else origin())
         if self._branches:
-            self._branches[-1] += made
+            self._branches[-1].made += left.made
         self.emit(EndIf(branch))
+
+    def made(self, value: Value) -> None:
+        """Note that a register is given a value here, wherever it was declared."""
+        self._partial.pop(value.text, None)
+        self._overwritten[value.text] += 1
+
+    def require_made(self, value: Value) -> None:
+        """Refuse a value that was made in a branch, outside of it and of others with the same condition.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-021`` with where the branch was left.
+        """
+        partial = self._partial.get(value.text)
+        if partial is not None and not partial.conditions <= {branch.condition for branch in self._branches}:
+            raise TraceError(
+                f"{value!r} is made under w.when() at {partial.where}, and used behind it, where lanes that took the "
+                "other way have none; nearest: a w.variable() before the branch, assigned in it",
+                code="TK-TRACE-021",
+            )
 
     @contextmanager
     def role(self, role: Role, warp: Value) -> Iterator[None]:

@@ -310,9 +310,8 @@ def require_call(owner: str, name: str, function: Callable[..., Any], *positions
     TraceError
         ``TK-FIT-001`` with how it is called, and how it can be.
     """
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a function written in C need not have a signature
+    signature = _signature(function)
+    if signature is None:
         return
     try:
         signature.bind(*positions, **named)
@@ -368,23 +367,23 @@ def _misfit(component: Any, expected: type) -> str | None:
         return None
     if not getattr(expected, "_is_protocol", False):
         return None if isinstance(component, expected) else f"it is no {expected.__name__}"
-    offers = {name: _offered(component, name) for name, _ in _members(expected)}
-    missing = [f"{name}{_spelled(wanted)}" for name, wanted in _members(expected) if offers[name] is _MISSING]
+    missing = [f"{name}{_spelled(wanted)}" for name, wanted in _members(expected) if not _has(component, name)]
     if missing:
         return f"it has no {', '.join(missing)}, which {expected.__name__} asks for"
     for name, wanted in _members(expected):
-        offered = offers[name]
-        if wanted is not None and inspect.isfunction(offered) and not _takes(offered, wanted):
-            return f"its {name}{_spelled(offered)} is not called as {expected.__name__}.{name}{_spelled(wanted)} is"
-        if wanted is not None and not callable(getattr(component, name)):
+        if wanted is None:
+            continue
+        offered = getattr(component, name)
+        if not callable(offered):
             return f"its {name} is no method, which {expected.__name__} asks for"
+        if not _takes(offered, wanted, bound=True):
+            return f"its {name}{_spelled(offered)} is not called as {expected.__name__}.{name}{_spelled(wanted)} is"
     return None
 
 
-def _offered(component: Any, name: str) -> Any:
-    """A member as its class has it, without asking a property for its value; else what `__getattr__` passes on."""
-    static = inspect.getattr_static(component, name, _MISSING)
-    return static if static is not _MISSING else getattr(component, name, _MISSING)
+def _has(component: Any, name: str) -> bool:
+    """Whether there is a member, without asking a property for its value; `__getattr__` may pass one on."""
+    return inspect.getattr_static(component, name, _MISSING) is not _MISSING or hasattr(component, name)
 
 
 @cache
@@ -418,23 +417,34 @@ def _each_member(protocol: type) -> Iterator[tuple[str, Callable[..., Any] | Non
             yield from ((name, None) for name in inspect.get_annotations(base) if not name.startswith("_"))
 
 
-@cache
-def _takes(offered: Callable[..., Any], wanted: Callable[..., Any]) -> bool:
-    """Whether a method can be called as the protocol's is."""
+def _takes(offered: Callable[..., Any], wanted: Callable[..., Any], *, bound: bool = False) -> bool:
+    """Whether a method, or one that is `bound` to its object, can be called as the protocol's is."""
     asked = inspect.signature(wanted).parameters.values()
     by_name = {p.name: None for p in asked if p.kind is p.KEYWORD_ONLY}
-    positions = [None for p in asked if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positions = [None for p in asked if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][bound:]
+    signature = _signature(offered)
+    if signature is None:
+        return True
     try:
-        inspect.signature(offered).bind(*positions, **by_name)
+        signature.bind(*positions, **by_name)
     except TypeError:
         return False
     return True
 
 
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """How a function is called; a function written in C need not say."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
 def _spelled(method: Callable[..., Any] | None) -> str:
-    if method is None:
+    signature = None if method is None else _signature(method)
+    if signature is None:
         return ""
-    parameters = [p for p in inspect.signature(method).parameters.values() if p.name != "self"]
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
     return f"({', '.join(f'{p.name}=' if p.kind is p.KEYWORD_ONLY else p.name for p in parameters)})"
 
 

@@ -165,7 +165,7 @@ class Writer(ControlFlow, Verbs):
         name = self._names.new(hint)
         self._scopes[-1].registers.append(Register(name, type_))
         if self._branches:
-            self._branches[-1].append(name)
+            self._branches[-1].made.append(name)
         return Value(self, type_, name, uniform=uniform)
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
@@ -198,21 +198,8 @@ class Writer(ControlFlow, Verbs):
             return number(value, type_)
         if not value.type.shares_registers(type_):
             raise TraceError(f"{value!r} given where a {type_} is needed", code="TK-TRACE-005")
-        self._require_made(value)
+        self.require_made(value)
         return value
-
-    def made(self, value: Value) -> None:
-        """Note that a register has a value here, wherever it was declared."""
-        self._skipped.pop(value.text, None)
-
-    def _require_made(self, value: Value) -> None:
-        where = self._skipped.get(value.text)
-        if where is not None:
-            raise TraceError(
-                f"{value!r} is made under w.when() at {where}, and used behind it, where lanes that took the other way "
-                "have none; nearest: a w.variable() before the branch, assigned in it",
-                code="TK-TRACE-021",
-            )
 
     def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
         """Trace one of `tilekit.assembly.trace.OPERATIONS` on operands of `type_` and return its result."""
@@ -244,7 +231,7 @@ class Writer(ControlFlow, Verbs):
         bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
         for name in inputs:
             if isinstance(given[name], Value):
-                self._require_made(given[name])
+                self.require_made(given[name])
         uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
         outputs, loses = [], False
         for operand in fragment.operands:
@@ -255,6 +242,7 @@ class Writer(ControlFlow, Verbs):
                 keeps = uniform and not self.divergent
                 loses = loses or (given[operand.name].uniform and not keeps)
                 given[operand.name].uniform = keeps
+                self.made(given[operand.name])
         placement = Placement(self._own_names(fragment), bound)
         if loses:
             self.lost_uniform.append(placement)

@@ -7,11 +7,13 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from typing import NoReturn
 
 import typer
 
 from tilekit.cli import bench, cache, cycles, disassemble, doctor, dump, emulate, lint, listing, run, trace, tune
+from tilekit.cli.positions import Command
 from tilekit.errors import TilekitError
 
 __all__ = ["app", "main"]
@@ -59,18 +61,22 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run.run)
-app.command("dump")(dump.dump)
-app.command("trace")(trace.trace)
-app.command("emulate")(emulate.emulate)
-app.command("lint")(lint.lint)
-app.command("disassemble")(disassemble.disassemble)
-app.command("cycles")(cycles.cycles)
-app.command("bench")(bench.bench)
-app.command("tune")(tune.tune)
-app.command("cache")(cache.cache)
-app.command("doctor")(doctor.doctor)
-app.command("list")(listing.list_kernels)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run.run,
+    "dump": dump.dump,
+    "trace": trace.trace,
+    "emulate": emulate.emulate,
+    "lint": lint.lint,
+    "disassemble": disassemble.disassemble,
+    "cycles": cycles.cycles,
+    "bench": bench.bench,
+    "tune": tune.tune,
+    "cache": cache.cache,
+    "doctor": doctor.doctor,
+    "list": listing.list_kernels,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, cls=Command)(_command)
 
 
 def _version(wanted: bool) -> None:

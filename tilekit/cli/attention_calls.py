@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING
 
 from tilekit.cli.common import refuse
 from tilekit.cli.numbers import whole_numbers, window
+from tilekit.cli.options import OF_ATTENTION
 
 if TYPE_CHECKING:
     from tilekit.bench.attention import AttentionWorkload
     from tilekit.cli.options import CallOptions
-
-
-OF_HEADS = ("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap")
-"""Options of heads, and of what they see."""
-
-OF_SEQUENCES = ("lengths", "key_lengths", "page")
-"""Options of several sequences."""
 
 
 def attention_of(call: CallOptions, batch: int | None) -> AttentionWorkload:
@@ -26,7 +20,7 @@ def attention_of(call: CallOptions, batch: int | None) -> AttentionWorkload:
     from tilekit.bench.packed_attention import PackedAttentionWorkload
     from tilekit.dtypes import as_dtype
 
-    own = {f"--{name.replace('_', '-')}" for name in (*OF_HEADS, *OF_SEQUENCES, "dtype", "target")}
+    own = {f"--{name.replace('_', '-')}" for name in (*OF_ATTENTION, "dtype", "target")}
     for option, value in ({**call.given, **{f"--{name}": extent for name, extent in call.extents.items()}}).items():
         if option not in own:
             refuse(option, value, "of another family than attention")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -148,7 +149,9 @@ def bench(
         else:
             family = families.product_family(kernel)
             if files:
-                common.refuse("FILE", str(files[0]), "files after `report` only")
+                given = str(files[0])
+                is_shape = re.fullmatch(r"\d+(x\d+){2,3}", given)
+                common.refuse("FILE", given, "files after `report` only", f"--shape {given}" if is_shape else None)
             if names:
                 _refuse_beside_suites(shape or (), host, accumulation)
             elif sample is not None or part is not None:

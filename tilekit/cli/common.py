@@ -86,7 +86,7 @@ def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
 
 
 def refuse(option: str, given: object, legal: str, nearest: str | None = None) -> NoReturn:
-    """Raise what is wrong with an option of the commands that measure."""
+    """Raise what is wrong with an option that does not fit the others."""
     from tilekit.errors import ArgumentError
 
     raise ArgumentError.of(option, given, legal=legal, nearest=nearest, code="TK-BENCH-003")

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -227,12 +227,18 @@ _DEFAULTS: dict[str, Any] = {"a_major": "k", "b_major": "k", "accumulation": "fa
 """Of options that are always there; flags are not set, and of others None says that nothing was given."""
 
 
+OF_IMAGES: Final = ("h", "w", "c", "r", "s", "stride", "padding", "dilation", "groups", "residual")
+"""Options of convolutions alone."""
+
+OF_ATTENTION: Final = (
+    *("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap"),
+    *("lengths", "key_lengths", "page"),
+)
+"""Options of attention alone: of heads, of what they see, and of several sequences."""
+
 _PANELS = {
-    "conv2d": ("h", "w", "c", "r", "s", "stride", "padding", "dilation", "groups", "residual"),
-    "attention": (
-        *("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap"),
-        *("lengths", "key_lengths", "page"),
-    ),
+    "conv2d": OF_IMAGES,
+    "attention": OF_ATTENTION,
     "the config": ("tile", "cluster", "cta_group", "stages", "schedule", "stream_k", "driver"),
 }
 """Options that `--help` shows apart, by what they are of."""

@@ -81,13 +81,12 @@ def run(
         }
         typer.echo(json.dumps(facts))
     else:
-        pace = f"{flops / 1e12:.1f} TFLOP/s" if flops > 1e11 else f"{flops / 1e6:.0f} MFLOP/s"
         rows: dict[str, Any] = {
             # The whole reason is long, and `tilekit doctor` has it.
             "device": f"{place.name} ({place.note.partition(': ')[0]})" if place.note else place.name,
             "kernel": built.name,
             "config": str(built.config),
-            "time": f"{_duration(seconds)} {place.timed} ({pace})",
+            "time": f"{_duration(seconds)} {place.timed} ({pace(flops)})",
             "error": f"{accuracy.relative:.2e} relative, {accuracy.largest:.2e} at most; "
             f"the worst element is at {accuracy.worst:.0%} of its limit",
             "result": _verdict(accuracy.right),
@@ -104,6 +103,14 @@ def _verdict(right: bool) -> Any:
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1e6:.1f} us"
+
+
+def pace(flops: float) -> str:
+    """Operations a second, in a unit that shows their first digits."""
+    if flops > 1e11:
+        return f"{flops / 1e12:.1f} TFLOP/s"
+    scale, unit = next((one for one in ((1e6, "M"), (1e3, "k")) if flops >= one[0]), (1.0, ""))
+    return f"{flops / scale:.0f} {unit}FLOP/s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilekit.cli.attention_calls import OF_HEADS, OF_SEQUENCES, attention_like, attention_of
+from tilekit.cli.attention_calls import attention_like, attention_of
 from tilekit.cli.common import refuse
 from tilekit.cli.convolutions import convolution_like, convolution_of
 from tilekit.cli.families import attends, is_block_scaled, is_blockwise, takes_images
+from tilekit.cli.options import OF_ATTENTION, OF_IMAGES
 from tilekit.cli.products import product_of, with_scales, workload_of
 
 if TYPE_CHECKING:
@@ -30,13 +31,12 @@ def described(
         raise ArgumentError.of("--extent", call.extent, legal=legal, code="TK-CLI-013")
     if attends(family):
         return attention_of(call, batch)
-    for name in (*OF_HEADS, *OF_SEQUENCES):
+    for name in OF_ATTENTION:
         if getattr(call, name) not in (None, False):
             legal = f"of attention only, which {family.name} is not"
             raise ArgumentError.of(f"--{name.replace('_', '-')}", getattr(call, name), legal=legal, code="TK-CLI-001")
     convolved = takes_images(family)
-    of_images = ("h", "w", "c", "r", "s", "stride", "padding", "dilation", "groups", "residual")
-    foreign: dict[str, Any] = {name: getattr(call, name) for name in of_images}
+    foreign: dict[str, Any] = {name: getattr(call, name) for name in OF_IMAGES}
     if convolved:
         foreign = {"m": call.m, "batch": batch, "contiguous": call.contiguous}
         majors = {"a_major": call.a_major, "b_major": call.b_major}

@@ -16,6 +16,7 @@ from tilekit.kernels.attention.config import LONG
 from tilekit.kernels.attention.kernel import OwnAttention
 from tilekit.kernels.attention.platforms import AnyAttentionConfig, chosen_config
 from tilekit.kernels.attention.spec import AttentionSpec
+from tilekit.targets import Target
 from tilekit.targets import target as target_named
 
 ChangeAttention: TypeAlias = Callable[[Writer, Any], Any]
@@ -23,7 +24,31 @@ ChangeAttention: TypeAlias = Callable[[Writer, Any], Any]
 
 
 class ComposedAttention(AttentionKernel):
-    """A kernel of attention with a component of yours; it is called, bound, checked and shown as any."""
+    """A kernel of attention with a component of yours; it is called, bound, checked and shown as any.
+
+    Parameters
+    ----------
+    spec, config, target, own
+        As for `AttentionKernel`.
+    change
+        The function that has made it, whose place it takes.
+    """
+
+    def __init__(
+        self,
+        spec: AttentionSpec,
+        config: AnyAttentionConfig,
+        target: Target,
+        own: OwnAttention,
+        change: ChangeAttention,
+    ) -> None:
+        super().__init__(spec, config, target, own)
+        self.__module__ = change.__module__
+        self._place = getattr(change, "__qualname__", own.name)
+
+    def __reduce__(self) -> str:
+        """A pickle names the kernel by where it is found, as that of a function does; a copy is the kernel itself."""
+        return self._place
 
     def __call__(self, q: Any, k: Any, v: Any, *, stream: Any = None, **keywords: Any) -> Any:
         """Launch once, where the arrays are: host memory means the emulator.
@@ -90,6 +115,6 @@ def attention_kernel(
 
         if not name.isidentifier():
             raise illegal("attention_kernel", "change", change, "a function with a name")
-        return ComposedAttention(spec, chosen, chip, OwnAttention(name, changed))
+        return ComposedAttention(spec, chosen, chip, OwnAttention(name, changed), change)
 
     return make

@@ -126,6 +126,11 @@ class ComposedKernel(ArrayKernel):
         self._profile_tiles = profile_tiles
         self._compose = compose
         self.__doc__ = compose.__doc__
+        self.__module__ = compose.__module__
+
+    def __reduce__(self) -> str:
+        """A pickle names the kernel by where it is found, as that of a function does; a copy is the kernel itself."""
+        return getattr(self._compose, "__qualname__", self.name)
 
     def __repr__(self) -> str:
         return f"<{self.name}({', '.join(operand.name for operand in self.operands)}) for {self.target.name}>"

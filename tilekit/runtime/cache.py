@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import struct
 import time
 import warnings
@@ -181,12 +182,15 @@ class DiskCache:
         return self.folder / f"{key}{_SUFFIX}"
 
     def _files(self, suffix: str) -> list[tuple[Path, os.stat_result]]:
+        """Files of a suffix; a folder of such a name is no entry."""
         found = []
         if self.folder.is_dir():
             for path in self.folder.iterdir():
                 if path.suffix == suffix:
                     with contextlib.suppress(FileNotFoundError):  # removed by another process meanwhile
-                        found.append((path, path.stat()))
+                        status = path.stat()
+                        if stat.S_ISREG(status.st_mode):
+                            found.append((path, status))
         return found
 
     def _evict(self, keep: Path) -> None:

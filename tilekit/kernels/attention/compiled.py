@@ -37,6 +37,10 @@ class AttentionKernel(FamilyKernel):
     ) -> None:
         super().__init__(spec, config, target, platform(target).trace(spec, config, target, own))
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """A copy or a pickle is the kernel that a process has for spec, config and target."""
+        return build, (self.spec, self.config, self.target)
+
     def described(self) -> str:
         """Roles, shared memory and what is computed, in words."""
         lines = [repr(self), f"tiles of {self.config.queries} queries, blocks of {self.config.keys} keys", ""]

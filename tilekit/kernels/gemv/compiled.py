@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
@@ -42,6 +43,10 @@ class GemvKernel(CompiledKernel):
 
     def __init__(self, spec: GemvSpec, config: GemvConfig, target: Target) -> None:
         super().__init__(spec, config, target, trace(spec, config, target))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or a pickle is the kernel that a process has for spec, config and target."""
+        return compiled, (self.spec, self.config, self.target)
 
     @property
     def reads_early(self) -> bool:

@@ -55,6 +55,10 @@ class MatmulKernel(CompiledKernel):
     def __init__(self, spec: MatmulSpec, config: KernelConfig, target: Target) -> None:
         super().__init__(spec, config, target, trace(spec, config, target))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or a pickle is the kernel that a process has for spec, config and target."""
+        return compiled, (self.spec, self.config, self.target, type(self))
+
     @property
     def k_block(self) -> int:
         """Elements of K in a stage."""
