@@ -73,7 +73,7 @@ UNNOTICED = (
         "for a relaxed one (removing it and relaxing the barrier is caught)",
     ),
     Unnoticed(
-        r"mma BoundStagedEpilogue\.store: fence\.proxy\.async( #\d)?: behind the barrier",
+        r"mma BoundStagedEpilogue\._leave: fence\.proxy\.async( #\d)?: behind the barrier",
         (SINGLE, CLUSTER, PINGPONG, LAYERED, STREAMED),
         True,
         "the thread that starts the copy executes the fence as well, and a proxy fence may stand anywhere on the path "
@@ -98,7 +98,7 @@ UNNOTICED = (
         "with `in_flight=0` every k-block has waited for its group already",
     ),
     Unnoticed(
-        r"mma (BoundStagedEpilogue\.(_claim|store)|BoundWorkspace\.meet): bar( #\d)?: barrier 0",
+        r"mma (BoundStagedEpilogue\.(_claim|store|_leave)|BoundWorkspace\.meet): bar( #\d)?: barrier 0",
         (CLUSTER, LAYERED, STREAMED),
         True,
         "no other role uses barrier 0 there: with one consumer warpgroup any number will do (with two it is caught)",

@@ -252,7 +252,7 @@ UNNOTICED: tuple[tuple[str, str], ...] = (
         "K ends inside its last k-block",
     ),
     (
-        r"nvfp4, a pair: epilogue BoundStagedEpilogue\.store: fence\.proxy\.async( #\d+)?: behind the barrier",
+        r"nvfp4, a pair: epilogue BoundStagedEpilogue\._leave: fence\.proxy\.async( #\d+)?: behind the barrier",
         "the thread that starts the copy executes the fence as well, which may stand anywhere on the path to the copy",
     ),
     (
