@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tilekit
+from examples.row_factors import PAYLOADS
 from tilekit.calls import grouped as groups
 from tilekit.calls import matmul as matmuls
 from tilekit.drivers.consumer_schedule import Cooperative
@@ -93,6 +94,11 @@ def matmul_pairs(torch: Any) -> dict[str, tuple[Arguments, Arguments]]:
         "target": (plain, None, "sm_90a"),
         "epilogue": (plain, doubled(), halved()),
         "components": (plain, None, tilekit.OwnComponents(consumers=lambda w: Cooperative())),
+        "arrays": (
+            plain | {"components": tilekit.OwnComponents(payload=PAYLOADS["sm_90a"])},
+            {"factor": torch.Tensor(4 * BLOCK, (1, 64), (64, 1), torch.float32)},
+            {"factor": torch.Tensor(5 * BLOCK, (1, 64), (64, 1), torch.float32)},
+        ),
     }
     return {name: (rest | {name: one}, rest | {name: other}) for name, (rest, one, other) in values.items()}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from benchmarks import model, sweep
+from benchmarks import model, sweep, sweep_configs
 from tests.bench.simulated import SimulatedMachine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
@@ -27,7 +27,7 @@ def test_small_m_configs_hold_m() -> None:
     """Every config is swapped and its columns just hold M; most are legal, among them shares, clusters and k-groups."""
     for m, columns in ((1, 8), (8, 8), (9, 16), (64, 64), (100, 104)):
         workload = MatmulWorkload(m, 4096, 4096)
-        found = [c for c in sweep.small_m(workload) if c.legal(SM_90A, workload.spec)]
+        found = [c for c in sweep_configs.small_m(workload) if c.legal(SM_90A, workload.spec)]
         assert len(found) > 50
         assert {(c.swap_ab, c.tile[1]) for c in found} == {(True, columns)}
         assert {c.split_k for c in found} == {1, 2, 3, 4, 6}
@@ -36,7 +36,7 @@ def test_small_m_configs_hold_m() -> None:
 
 def test_streamed_configs_stream() -> None:
     """All of them do, in clusters and without, and are legal."""
-    found = list(sweep.streamed(WORKLOAD))
+    found = list(sweep_configs.streamed(WORKLOAD))
     assert {config.stream_k for config in found} == {2, 8}
     assert {config.cluster for config in found} == {(1, 1), (2, 1), (1, 2)}
     assert all(config.legal(SM_90A, WORKLOAD.spec) for config in found)
@@ -46,8 +46,8 @@ def test_streamed_configs_stream() -> None:
 def test_overlaps_differ_in_prefetch_alone(m: int) -> None:
     """All are the picker's choice but for the blocks brought into L2, from none to as many as there may be."""
     workload = MatmulWorkload(m, 28672, 4096)
-    found = list(sweep.overlaps(workload))
-    assert {config.changed(prefetch=0) for config in found} == {sweep._picked(workload).changed(prefetch=0)}
+    found = list(sweep_configs.overlaps(workload))
+    assert {config.changed(prefetch=0) for config in found} == {sweep_configs.choice(workload).changed(prefetch=0)}
     assert {config.prefetch for config in found} >= {0, 2, 12}
     assert all(config.legal(SM_90A, workload.spec) for config in found)
 
@@ -80,7 +80,7 @@ def test_a_sweep_ranks_by_time_and_by_model(machine: SimulatedMachine, monkeypat
         return SimpleNamespace(bind=bind)
 
     monkeypatch.setattr(sweep, "_compiled", compiled)
-    rows = sweep.sweep(machine, WORKLOAD, sweep.small_m(WORKLOAD), rounds=1, seconds=0, most=30)
+    rows = sweep.sweep(machine, WORKLOAD, sweep_configs.small_m(WORKLOAD), rounds=1, seconds=0, most=30)
     assert rows == sorted(rows, key=lambda row: row.microseconds)
     library = next(row for row in rows if row.config == sweep.LIBRARY)
     rows.remove(library)
@@ -101,7 +101,7 @@ def test_a_sweep_ranks_by_time_and_by_model(machine: SimulatedMachine, monkeypat
 def test_rasters_differ_in_the_walk_only() -> None:
     """The picker's choice, its tiles in other orders; each is legal."""
     workload = MatmulWorkload(4096, 4096, 4096)
-    found = [config for config in sweep.rasters(workload) if config.legal(SM_90A, workload.spec)]
+    found = [config for config in sweep_configs.rasters(workload) if config.legal(SM_90A, workload.spec)]
     assert len(found) == 18
     assert len({config.changed(raster_order="m", raster_group=None) for config in found}) == 1
 
@@ -110,8 +110,8 @@ def test_rasters_differ_in_the_walk_only() -> None:
 def test_everything_holds_what_only_tuning_tries(suite: str) -> None:
     """Consumers in turn and the picker's candidates are both there."""
     workload = tunable(select([suite], 1))[0][1]
-    found = {config for config in sweep.everything(workload) if config.legal(SM_90A, workload.spec)}
-    assert found > set(sweep.picked_from(workload))
+    found = {config for config in sweep_configs.everything(workload) if config.legal(SM_90A, workload.spec)}
+    assert found > set(sweep_configs.picked_from(workload))
     assert any(config.pingpong for config in found)
 
 
@@ -133,7 +133,7 @@ def test_a_file_of_a_sweep_is_read_again(
     monkeypatch.setattr(sweep, "_compiled", compiled)
     monkeypatch.setattr(sweep, "require_machine", lambda: machine)
     sweep.main(again=earlier, most=1, rounds=1, seconds=0, json_file=later)
-    assert set(tried) == {quick, sweep._picked(WORKLOAD)}
+    assert set(tried) == {quick, sweep_configs.choice(WORKLOAD)}
     (case,) = json.loads(later.read_text())
     assert case["case"] == "16x256x512 bf16→bf16 k/k"
     assert {row["config"] for row in case["rows"]} == {sweep.LIBRARY, *map(str, tried)}
@@ -166,8 +166,8 @@ def test_the_shipped_times_are_those_the_model_was_fitted_to() -> None:
 def test_a_spread_holds_what_the_model_would_not_choose() -> None:
     """The model's best are in it with other stages, and so is every kind of tile and cluster."""
     workload = MatmulWorkload(300, 5120, 5120)
-    found = [config for config in dict.fromkeys(sweep.spread(workload)) if config.legal(SM_90A, workload.spec)]
-    assert sweep._picked(workload) in found
+    found = [config for config in dict.fromkeys(sweep_configs.spread(workload)) if config.legal(SM_90A, workload.spec)]
+    assert sweep_configs.choice(workload) in found
     assert {config.cluster for config in found} >= {(1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (4, 2), (2, 4)}
     assert {config.tile[0] for config in found} >= {64, 128, 192, 256}
     assert {config.k_group for config in found} >= {1, 2}
@@ -175,7 +175,7 @@ def test_a_spread_holds_what_the_model_would_not_choose() -> None:
 
 def test_rings_come_with_one_buffer_and_with_two() -> None:
     """So that the stage is all that differs; and clusters of two by two are there."""
-    tried = list(sweep.rings(sweep.workload_of("936x2304x2048 bf16→bf16 mn/mn")))
+    tried = list(sweep_configs.rings(sweep.workload_of("936x2304x2048 bf16→bf16 mn/mn")))
     deeper = [c for c in tried if c.output_buffers == 1]
     spec = MatmulWorkload(64, 64, 64, a_major="mn", b_major="mn").spec
     for config in deeper:

@@ -60,7 +60,7 @@ def _bytes_not_expected(patch: pytest.MonkeyPatch) -> None:
     tiles = BlockwiseSpec.further_tiles
 
     def short(self: Any, rows: int) -> Any:
-        return tuple(tile._replace(values=tile.values - 64) for tile in tiles(self, rows))
+        return tuple(replace(tile, values=tile.values - 64) for tile in tiles(self, rows))
 
     patch.setattr(BlockwiseSpec, "further_tiles", short)
 

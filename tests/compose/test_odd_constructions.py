@@ -345,6 +345,15 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "Place": lambda m: {"where": "row", "dtype": tk.BF16, "batched": False},
     "Written": _written,
     "RegisterLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
+    "Ahead": lambda m: {"name": "factor", "block": 64, "grouped": False},
+    "ValueTile": lambda m: {"name": "factor", "values": 128, "along_k": False},
+    "ValueLoader": lambda m: {
+        "tile": tk.ValueTile("factor", 128, along_k=False),
+        "block": 64,
+        "first": lambda tile: tile.row,
+        "batched": False,
+    },
+    "StagedValues": lambda m: {"place": m.tiles()["a"], "block": 0},
     "Input": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mk"},
     "Output": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mn", "own": ""},
 }
@@ -574,7 +583,10 @@ def test_more_stages_than_fit_are_named_with_how_many_do() -> None:
 
 @pytest.mark.parametrize("name", sorted({*tk.__all__} - PARTS.keys()))
 def test_every_component_is_tried(name: str) -> None:
-    """What is left out here is a protocol, a type, a function, or made by components rather than by hand."""
+    """What is left out here is a protocol, a type, a function, made by components, or no component.
+
+    What says how a matmul's components are made is tried in tests/matmul, test_own_components.py and test_own_payload.py.
+    """
     value = getattr(tk, name)
     made = {"Call", "ComposedKernel", "HeldStage", "Matrix", "RegisterTile", "Schedule", "Stage", "Tile", "Value"}
     made |= {
@@ -589,6 +601,7 @@ def test_every_component_is_tried(name: str) -> None:
     }
     made |= {"PortableChoice", "Attention", "TensorAttention", "ComposedAttention", "HeadTile", "LogSums"}
     made |= {"PackedLogSums", "NoTurns"}
+    made |= {"Blocks", "OwnComponents", "OwnPayload", "OwnRole"}
     protocol = getattr(value, "_is_protocol", False)
     assert name in made or protocol or not inspect.isclass(value)
 

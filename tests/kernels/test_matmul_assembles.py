@@ -20,7 +20,7 @@ from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(
     ("chip", "spec"),
     [
@@ -38,10 +38,10 @@ def test_assembles_without_a_loss(chip: Target, spec: MatmulSpec) -> None:
         assert (used.stack_bytes, used.spill_store_bytes, used.static_shared_bytes) == (0, 0, 0), config
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.breadth)])
+@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.breadth)])
 @pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 def test_the_sample_meets_every_config(chip: Target, every: int) -> None:
-    """Each family of configs that the picker may choose is assembled: those of every seventh spec, or of all."""
+    """Each family of configs that the picker may choose is assembled: those of some specs, or of all."""
     sampled = {family(config) for configs in sampled_configs(chip).values() for config in configs}
     wanted = {family(config) for spec in list(all_specs(chip))[::every] for config in legal_configs(spec, chip)}
     assert wanted <= sampled

@@ -28,14 +28,14 @@ from tests.matmul.matmul_swapped import swapped_cases, swapped_cases_on_gpu
 from tilekit.emulator.ptx.chips import CHIPS
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @over(emulator=(*emulated(), *blackwell_cases()), cuda=generated())
 def test_generated(machine: Machine, case: Case) -> None:
     """A case drawn for either chip is right to the last bit, or within its bound, on poisoned and guarded memory."""
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @over(emulator=cdna_cases())
 def test_on_amd_chips(machine: Machine, case: Case) -> None:
     """A case drawn for an AMD chip is as right, whatever the tile, the waves, the ring, the layouts and the shares."""
@@ -69,7 +69,7 @@ def test_largest(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @over(emulator=swapped_cases(), cuda=swapped_cases_on_gpu())
 def test_swapped(machine: Machine, case: Case) -> None:
     """Kernels that compute the transpose of the output, 8-bit outputs and f32 operands are as right on both chips."""
@@ -90,7 +90,7 @@ def test_pingpong(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @over(emulator=scaled_cases(), cuda=scaled_cases("sm_90a"))
 def test_scaled(machine: Machine, case: Case) -> None:
     """Scales of rows and columns, beside every other function, reach the rows and columns that they are for."""

@@ -48,9 +48,10 @@ def test_whose_warnings_are_errors(tmp_path: Path, workers: int) -> None:
     (tmp_path / "noisy.py").write_text(PLUGIN)
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "test_import.py").write_text("import warnings\nwarnings.warn('as it is imported')\ndef test(): pass\n")
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "noisy", "-n", str(workers), "-q", "test_some.py"],
-        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=False,
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False,
     )  # fmt: skip
     assert "INTERNALERROR" not in ended.stdout + ended.stderr
     assert "2 failed, 2 passed" in ended.stdout, ended.stdout + ended.stderr
@@ -58,7 +59,7 @@ def test_whose_warnings_are_errors(tmp_path: Path, workers: int) -> None:
     assert "FAILED test_some.py::test_that_uses_what_goes - DeprecationWarning: one" in ended.stdout
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "noisy", "-n", str(workers), "-q", "test_import.py"],
-        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=False,
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False,
     )  # fmt: skip
     assert "UserWarning: as it is imported" in ended.stdout
     assert ended.returncode == 2 if workers == 0 else ended.returncode

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tilekit.assembly.fit import Count, component, require_symbol
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
@@ -12,6 +13,7 @@ from tilekit.tiles.call import Call
 from tilekit.tiles.tile import Tile
 
 
+@component
 class Ahead:
     """Values in global memory, some for each k-block, which are read while the one before is multiplied.
 
@@ -28,7 +30,8 @@ class Ahead:
         Whether each group has its own.
     """
 
-    def __init__(self, w: Writer, name: str, *, block: int, grouped: bool) -> None:
+    def __init__(self, w: Writer, name: str, *, block: Count, grouped: bool) -> None:
+        require_symbol("Ahead", "name", name)
         self._block = block
         self._address = w.parameter(name, GMEM, lambda call: call.address(name))
         fields = ("extent", "pitch", "step", *(("group",) if grouped else ()))

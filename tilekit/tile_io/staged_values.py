@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple
+from typing import Annotated
 
+from tilekit.assembly.fit import Count, Whole, component, require_call, require_symbol
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
@@ -20,7 +22,9 @@ UNIT = TMA_ALIGNMENT // F32.bytes
 """Values that a box has at least along its contiguous dimension, and that it begins at a multiple of."""
 
 
-class ValueTile(NamedTuple):
+@component
+@dataclass(frozen=True)
+class ValueTile:
     """The image of a k-block's values in a stage.
 
     Attributes
@@ -34,8 +38,11 @@ class ValueTile(NamedTuple):
     """
 
     name: str
-    values: int
+    values: Count
     along_k: bool
+
+    def __post_init__(self) -> None:
+        require_symbol("ValueTile", "name", self.name)
 
     @property
     def bytes(self) -> int:
@@ -58,6 +65,7 @@ class ValueTile(NamedTuple):
         return SHARED_ALIGNMENT
 
 
+@component
 class ValueLoader:
     """Loads the values of each k-block by TMA.
 
@@ -76,8 +84,9 @@ class ValueLoader:
     prefetches = False
 
     def __init__(
-        self, w: Writer, tile: ValueTile, *, block: int, first: Callable[[Tile], Value], batched: bool
+        self, w: Writer, tile: ValueTile, *, block: Count, first: Callable[[Tile], Value], batched: bool
     ) -> None:
+        require_call("ValueLoader", "first", first, "tile")
         self.name, self.tile, self.block, self.first, self.batched = tile.name, tile, block, first, batched
         extents = (UNIT, tile.copied) if tile.along_k else (tile.copied, 1)
         box = TmaBox((*extents, 1) if batched else extents, None)
@@ -117,6 +126,7 @@ class BoundValueLoader:
                 load(dst=target, map=loader.map, full=full, x=x, y=y, **more)
 
 
+@component
 class StagedValues:
     """A thread's values of the k-block in a stage.
 
@@ -128,7 +138,7 @@ class StagedValues:
         Elements of K that share a value, where those that lie behind each other go along with K; else 0.
     """
 
-    def __init__(self, place: SharedArray, *, block: int = 0) -> None:
+    def __init__(self, place: SharedArray, *, block: Annotated[int, Whole(0)] = 0) -> None:
         self._place, self._block = place, block
 
     def turn(self, w: Writer, tile: Tile) -> None:

@@ -183,8 +183,8 @@ def check_payload(spec: MatmulSpec, target: Target) -> None:
         return
     if not target.has("copy_engine") or target.matrix_waves == 1:
         raise ArgumentError(
-            f"components has a payload, and on {target.name} one warp's instructions add to its registers: sums of "
-            "k-blocks are apart on sm_90a and sm_100a; leave it out",
+            f"components has a payload, and on {target.name} one warp's instructions add to its registers, so that "
+            "no sums of k-blocks are apart; leave it out",
             code="TK-MM-028",
         )
     if payload.tiles is not None and target.has("tensor_memory"):

@@ -106,8 +106,9 @@ class OwnPayload:
         """Tiles of a stage beside A and B, for a CTA's tile of so many rows and columns."""
         if self.tiles is None:
             return ()
-        require_call("OwnPayload", "tiles", self.tiles, "rows", "columns")
-        made = self.tiles(rows, columns)
+        make = self.tiles
+        require_call("OwnPayload", "tiles", make, "rows", "columns")
+        made = make(rows, columns)
         if not isinstance(made, Sequence):
             raise illegal("OwnPayload", "tiles", made, "a function that makes a list of tiles")
         for tile in made:

@@ -21,6 +21,7 @@ _TIMED = {
 """Kernels whose warps or CTAs wait on each other in ways that depend on who is first."""
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_result(case: Case) -> None:
     """The kernel runs under full checking, nothing is found, and its results match the reference."""
