@@ -585,7 +585,8 @@ def test_more_stages_than_fit_are_named_with_how_many_do() -> None:
 def test_every_component_is_tried(name: str) -> None:
     """What is left out here is a protocol, a type, a function, made by components, or no component.
 
-    What says how a matmul's components are made is tried in tests/matmul, test_own_components.py and test_own_payload.py.
+    What says how a matmul's components are made is tried by
+    test_own_components.py and test_own_payload.py of tests/matmul.
     """
     value = getattr(tk, name)
     made = {"Call", "ComposedKernel", "HeldStage", "Matrix", "RegisterTile", "Schedule", "Stage", "Tile", "Value"}

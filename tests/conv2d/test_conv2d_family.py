@@ -39,7 +39,7 @@ LIMITS = {
     "conv2d: images' gradients with a stride": 256,
     "blockwise: payload and factors, spec, entry": 200,
     "blockwise: accumulators with factors, reads ahead": 176,
-    "blockwise: values in the stages": 80,
+    "blockwise: values in the stages": 89,
     "blockwise: reading a call": 136,
     "blockwise: binding": 25,
     "conv2d: lines that name a residual": 60,
