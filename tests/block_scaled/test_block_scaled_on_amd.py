@@ -47,7 +47,7 @@ def config(fields: dict[str, Any] | None) -> tilekit.Cdna4Config | None:
     return None if fields is None else tilekit.Cdna4Config(**fields)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(10))
 def test_exact_products(kind: str, seed: int) -> None:
@@ -117,7 +117,7 @@ def ping_pong(kind: str, fields: dict[str, Any], seed: int) -> None:
     assert plan.report.clean
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("number", range(len(PING_PONGS)))
 def test_ping_pong(kind: str, number: int) -> None:

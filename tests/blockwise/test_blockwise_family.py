@@ -34,7 +34,7 @@ def _specs(chip: Target) -> list[BlockwiseSpec]:
 CASES = [(chip, spec) for chip in (SM_90A, SM_100A) for spec in _specs(chip)]
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize(("chip", "spec"), CASES, ids=lambda one: one.name)
 def test_assembles_without_a_loss(chip: Target, spec: BlockwiseSpec) -> None:
     """No spill and nothing serialised (`assemble` raises for each), with configs of all kinds that the picker takes."""

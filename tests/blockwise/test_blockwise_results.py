@@ -36,14 +36,14 @@ def _by_hand(chip: str) -> list[ScaledProduct]:
     ]
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("case", [case for chip in CHIPS for case in _by_hand(chip)], ids=str)
 def test_each_config(case: ScaledProduct) -> None:
     """Each scale reaches its rows, columns and k-blocks, exactly and clean under an adversarial schedule."""
     case.run(seed=case.n)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("case", EMULATED, ids=str)
 def test_generated(case: ScaledProduct) -> None:
     """Types, shapes, groups, layouts of scales, configs and epilogues, all drawn."""

@@ -122,7 +122,7 @@ CONFIGS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.sampled(one_in=4)
+@pytest.mark.sampled(one_in=12)
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: str(config["tile"]))
 @pytest.mark.parametrize("target", CHIPS)
@@ -192,7 +192,7 @@ def test_an_empty_sum(target: str) -> None:
     assert not d.any()
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: str(config["tile"]))
 @pytest.mark.parametrize("target", CHIPS)
 def test_no_bank_conflicts(target: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def _by_hand(chip: str) -> list[Convolution]:
     ]
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("case", [case for chip in ("sm_80", "sm_89") for case in _by_hand(chip)], ids=str)
 def test_each_way_to_load(case: Convolution) -> None:
     """Exact, and clean under an adversarial schedule."""

@@ -93,7 +93,7 @@ class Gradients:
         return of_images[:, inner[0], inner[1]], of_filters
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("seed", range(18))
 def test_gradients_are_exact(seed: int) -> None:
     """Strides, padding, dilation, groups and types drawn at random, on either chip's emulator."""

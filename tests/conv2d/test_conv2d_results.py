@@ -59,14 +59,14 @@ def _by_hand(chip: str) -> list[Convolution]:
     ]
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("case", [case for chip in CHIPS for case in _by_hand(chip)], ids=str)
 def test_each_way_to_load_and_to_multiply(case: Convolution) -> None:
     """Exact, and clean under an adversarial schedule."""
     case.run(seed=case.x[3])
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("case", EMULATED, ids=str)
 def test_generated(case: Convolution) -> None:
     """Types, shapes, strides, padding, dilation, groups, layouts, configs and epilogues, all drawn."""

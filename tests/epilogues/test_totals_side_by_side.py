@@ -30,7 +30,7 @@ TOTALS = (
 )
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("config", TOTALS, ids=str)
 def test_totals(config: Any) -> None:
     """Of ragged rows and columns to the last bit; sums that round are the same bits under every order of waves."""

@@ -38,14 +38,14 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("gemv", EVERY_TYPE, ids=str)
 def test_every_type(machine: Machine, gemv: Gemv) -> None:
     """Integers whose sums are exact give every bit of the product, for each pair of types, output and major."""
     check(machine, gemv)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize(("n", "k"), list(itertools.product(RAGGED, RAGGED)))
 @pytest.mark.parametrize("major", ["k", "n"])
 def test_ragged(machine: Machine, n: int, k: int, major: str) -> None:
@@ -60,7 +60,7 @@ POSITIONS = [
 ]
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("gemv", POSITIONS, ids=str)
 def test_every_config_by_position(machine: Machine, gemv: Gemv) -> None:
     """Each element of A, then of B, is where it must be: its value tells its place and comes through unchanged."""

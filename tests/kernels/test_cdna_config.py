@@ -50,7 +50,7 @@ def narrow(chip: Target) -> tuple[MatmulSpec, ...]:
     return MatmulSpec(a, b), MatmulSpec(b, a, F32, "mn", "mn", functions=scaled, store="direct")
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @ON_EACH
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_a_sample_assembles(chip: Target, spec: MatmulSpec) -> None:

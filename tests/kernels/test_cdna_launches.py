@@ -29,7 +29,7 @@ def operands(seed: int, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
     return a, b, (a.astype(np.float32) @ b.astype(np.float32)).astype(BF16)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @ON_EACH
 @pytest.mark.parametrize("majors", ["kk", "kn", "mk", "mn"])
 def test_no_bank_conflicts(target: str, majors: str, monkeypatch: pytest.MonkeyPatch) -> None:

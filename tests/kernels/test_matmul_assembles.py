@@ -20,7 +20,7 @@ from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target
 
 
-@pytest.mark.sampled(one_in=6)
+@pytest.mark.sampled(one_in=16)
 @pytest.mark.parametrize(
     ("chip", "spec"),
     [

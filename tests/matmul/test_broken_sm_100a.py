@@ -65,7 +65,7 @@ def verdict_of(broken: Broken) -> tuple[str, str]:
     return NOT_CAUGHT, ""
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("broken", BROKEN, ids=str)
 def test_caught(broken: Broken) -> None:
     """A bug is reported as what it is: who, where, which barrier and phase; or the result is seen to be wrong."""

@@ -162,7 +162,7 @@ def test_sums_beyond_what_an_f32_holds(chip: str) -> None:
         np.testing.assert_array_equal(found, exact.astype(found.dtype))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize(
     ("chip", "kind"),
     [(chip, "ends") for chip in CHIPS if chip not in ("sm_86", "sm_89")] + [("sm_80", "counts"), ("sm_100a", "counts")],
@@ -216,7 +216,7 @@ DRIVEN = [
 ]
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("config", DRIVEN, ids=lambda config: f"{config.TARGET}-{config}")
 def test_configs(config: Any) -> None:
     """Drivers, CTA pairs, swapped operands and shares, stored whole and scaled; every element says where it is from."""

@@ -28,14 +28,14 @@ from tests.matmul.matmul_swapped import swapped_cases, swapped_cases_on_gpu
 from tilekit.emulator.ptx.chips import CHIPS
 
 
-@pytest.mark.sampled(one_in=6)
+@pytest.mark.sampled(one_in=16)
 @over(emulator=(*emulated(), *blackwell_cases()), cuda=generated())
 def test_generated(machine: Machine, case: Case) -> None:
     """A case drawn for either chip is right to the last bit, or within its bound, on poisoned and guarded memory."""
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=6)
+@pytest.mark.sampled(one_in=16)
 @over(emulator=cdna_cases())
 def test_on_amd_chips(machine: Machine, case: Case) -> None:
     """A case drawn for an AMD chip is as right, whatever the tile, the waves, the ring, the layouts and the shares."""
@@ -49,14 +49,14 @@ def test_more_on_amd_chips(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @over(emulator=emulated_corner_cases(), cuda=corner_cases())
 def test_corner(machine: Machine, case: Case) -> None:
     """Empty, one-element, ragged and many-matrix problems are as right as others."""
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @over(emulator=width_cases(), cuda=width_cases())
 def test_width(machine: Machine, case: Case) -> None:
     """A tile may have any multiple of 8 columns up to 256: the last subtile is as narrow as what is left."""
@@ -69,7 +69,7 @@ def test_largest(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=6)
+@pytest.mark.sampled(one_in=16)
 @over(emulator=swapped_cases(), cuda=swapped_cases_on_gpu())
 def test_swapped(machine: Machine, case: Case) -> None:
     """Kernels that compute the transpose of the output, 8-bit outputs and f32 operands are as right on both chips."""
@@ -82,7 +82,7 @@ def few_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], sms=MULTIPROCESSORS))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.usefixtures("few_multiprocessors")
 @over(emulator=pingpong_cases(), cuda=pingpong_cases_on_gpu())
 def test_pingpong(machine: Machine, case: Case) -> None:
@@ -90,14 +90,14 @@ def test_pingpong(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=6)
+@pytest.mark.sampled(one_in=16)
 @over(emulator=scaled_cases(), cuda=scaled_cases("sm_90a"))
 def test_scaled(machine: Machine, case: Case) -> None:
     """Scales of rows and columns, beside every other function, reach the rows and columns that they are for."""
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @over(emulator=promoted_cases(), cuda=promoted_cases_on_gpu())
 def test_promoted(machine: Machine, case: Case) -> None:
     """Sums of 8-bit products that are promoted to f32 are right, upright and transposed, whole and in shares."""
@@ -110,7 +110,7 @@ def one_large_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], sms=8))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.usefixtures("one_large_cluster")
 @over(emulator=short_cases(), cuda=short_cases_on_gpu())
 def test_short(machine: Machine, case: Case) -> None:
@@ -118,7 +118,7 @@ def test_short(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @over(emulator=layered_cases(), cuda=layered_cases_on_gpu())
 def test_layered(machine: Machine, case: Case) -> None:
     """Kernels whose clusters share sums are as right, whatever the tile, the operands' order and the number of CTAs."""
@@ -131,7 +131,7 @@ def seven_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], sms=streamed.MULTIPROCESSORS))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.usefixtures("seven_multiprocessors")
 @over(emulator=streamed.streamed_cases(), cuda=streamed.streamed_cases_on_gpu())
 def test_streamed(machine: Machine, case: Case) -> None:

@@ -10,7 +10,7 @@ import tilekit
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize(
     ("majors", "config", "shape"),
     [

@@ -209,14 +209,14 @@ def large() -> tuple[Unaligned, ...]:
     )
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @over(emulator=alignments(), cuda=every_alignment())
 def test_alignments(machine: Machine, case: Case) -> None:
     """Whatever address and pitch are multiples of: exact, with NaN wherever a byte too many could be read."""
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @over(emulator=depths(), cuda=depths())
 def test_depths(machine: Machine, case: Case) -> None:
     """The last piece of a row is filled with zeros to the element."""
@@ -247,7 +247,7 @@ def test_one_aligned(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @over(emulator=configs(), cuda=configs())
 def test_configs(machine: Machine, case: Case) -> None:
     """Copies keep pace with rings, warpgroups and schedules of every kind."""

@@ -127,7 +127,7 @@ def here(array: Any) -> Any:
     return array, lambda found: found
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("seed", range(5))
 def test_random_products(chip: str, seed: int) -> None:
@@ -144,7 +144,7 @@ def test_random_8bit_products(chip: str, seed: int) -> None:
     run(Case.random_8bit(random, 160), chip, seed, here)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("majors", [("k", "k"), ("mn", "k"), ("k", "mn"), ("mn", "mn")])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_majors(majors: tuple[str, str], dtype: str) -> None:
@@ -153,7 +153,7 @@ def test_majors(majors: tuple[str, str], dtype: str) -> None:
     run(Case(65, 33, 130, dtype, "float32", majors), "sm_80", 2, here)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("chip", ["sm_89", "sm_120a"])
 @pytest.mark.parametrize("out", ["float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("shape", [(70, 80, 96), (33, 45, 50)], ids=str)

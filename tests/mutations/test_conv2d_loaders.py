@@ -22,7 +22,7 @@ def test_unbroken_loaders_are_clean(name: str) -> None:
     assert judge(conv_cases()[name], Mutation("", "", "", "")).caught == NOT_CAUGHT
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=5)
 @pytest.mark.parametrize(("launch", "mutation", "change"), SOME, ids=[f"{name}-{m.name}" for name, m, _ in SOME])
 def test_noticed_or_explained(launch: str, mutation: Mutation, change: Any) -> None:
     """A mutation is reported or shows in the result, unless it is explained why it does not."""

@@ -49,7 +49,7 @@ def fast() -> Iterator[tuple[str, Mutation]]:
 FAST = list(fast())
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=5)
 @pytest.mark.parametrize(("name", "mutation"), FAST, ids=[f"{name}-{m.name}" for name, m in FAST])
 def test_reported(name: str, mutation: Mutation) -> None:
     """Broken order in a kernel that another compiler wrote is reported at a line, in words about what is broken."""

@@ -30,7 +30,7 @@ def as_laid(matrix: Array, major: Major) -> Array:
     return matrix if major == "k" else np.ascontiguousarray(matrix.T)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("majors", list(product(("k", "mn"), repeat=2)), ids="-".join)
 @pytest.mark.parametrize("swizzles", list(product(SWIZZLES, repeat=2)), ids=lambda pair: "-".join(map(str, pair)))
 def test_wgmma_reads_every_swizzle(swizzles: tuple[SwizzleBytes, SwizzleBytes], majors: tuple[Major, Major]) -> None:

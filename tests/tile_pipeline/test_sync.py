@@ -213,7 +213,7 @@ def clean(w: Writer, seed: int) -> bool:
         return False
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("in_flight", [0, 1])
 @pytest.mark.parametrize(("make", "target"), CASES)
 def test_one_kernel_over_every_strategy(make: Make, target: str, in_flight: int) -> None:

@@ -21,7 +21,7 @@ _TIMED = {
 """Kernels whose warps or CTAs wait on each other in ways that depend on who is first."""
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=5)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_result(case: Case) -> None:
     """The kernel runs under full checking, nothing is found, and its results match the reference."""
@@ -30,7 +30,7 @@ def test_result(case: Case) -> None:
     assert report.clean, str(report)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("case", list({case.name: case for case in CASES}.values()), ids=str)
 def test_result_without_checks(case: Case) -> None:
     """Without checks, where accesses are made together, the results are the same: for one target of each kernel."""
@@ -48,7 +48,7 @@ def test_other_schedules(case: Case, schedule: str) -> None:
         assert report.clean, str(report)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("case", [case for case in CASES if "mbarrier" in case.path.read_text()], ids=str)
 def test_same_verdict(case: Case) -> None:
     """What is said of a kernel's program order does not depend on the seed: three of the orders that `seeds` tries."""
