@@ -8,7 +8,7 @@ import pytest
 
 from tilekit.emulator.core.errors import Deadlock, Where
 from tilekit.emulator.core.interleaving import Interleaving
-from tilekit.emulator.core.schedules import Policy, Starts
+from tilekit.emulator.core.schedules import Policy, Starts, Waiting
 
 
 class Wave:
@@ -116,3 +116,25 @@ def test_a_standstill_is_a_deadlock() -> None:
     toy = Toy("fair", stuck=True)
     with pytest.raises(Deadlock, match="3 wait"):
         toy.run()
+
+
+@pytest.mark.parametrize("starts", ["ascending", "descending", "random"])
+def test_every_group_starts_once(starts: Starts) -> None:
+    """The numbers taken are all there are, each once; at random in another order for another seed."""
+    orders = []
+    for seed in range(5):
+        waiting = Waiting(40, starts, seed)
+        orders.append([waiting.popleft() for _ in range(len(waiting))])
+        assert sorted(orders[-1]) == list(range(40)) and not waiting
+    assert (len({tuple(order) for order in orders}) == 5) == (starts == "random")
+
+
+def test_random_starts_favour_no_group() -> None:
+    """Each of four groups starts first, and last, in a quarter of the orders (within five deviations)."""
+    orders = []
+    for seed in range(4000):
+        waiting = Waiting(4, "random", seed)
+        orders.append([waiting.popleft() for _ in range(4)])
+    for place in (0, 3):
+        counts = [sum(order[place] == group for order in orders) for group in range(4)]
+        assert all(abs(count - 1000) < 140 for count in counts)

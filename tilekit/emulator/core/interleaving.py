@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from tilekit.emulator.core.errors import Deadlock, EmulatorError
-from tilekit.emulator.core.schedules import Pending, Policy, Starts, start_order
+from tilekit.emulator.core.schedules import Pending, Policy, Starts, Waiting
 
 __all__ = ["Interleaving"]
 
@@ -104,7 +104,7 @@ class Interleaving(ABC, Generic[R, G]):
         self.ready: deque[R] = deque()
         self.pending: list[Pending] = []
         self.resident: list[G] = []
-        self.waiting = deque(start_order(groups, starts, seed))
+        self.waiting = Waiting(groups, starts, seed)
         self.events = self.steps = self.moved = self.issued = 0
         self._at_first, self._at_most = at_first, at_most
         self._last_events = 0

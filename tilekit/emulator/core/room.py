@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -63,6 +64,16 @@ def require_order(schedule: Policy | None, step_budget: int) -> None:
         raise LaunchError.argument("schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0])
     if step_budget < 1:
         raise LaunchError.argument("step_budget", step_budget, "1 or more", 1)
+
+
+def require_time(grid: Sequence[int], warps: int, step_budget: int) -> None:
+    """Raise `LaunchError` for a grid whose warps, so many a CTA, cannot run one basic block each within the budget."""
+    at_least = math.prod(grid) * warps
+    if at_least > step_budget:
+        legal = f"at most {step_budget // warps:,} CTAs: each warp runs a basic block or more, and {step_budget=}"
+        error = LaunchError.argument("grid", tuple(grid), legal)
+        error.hint = f"give step_budget={at_least} or more if the launch is really that long"
+        raise error
 
 
 class Kernel(ABC):

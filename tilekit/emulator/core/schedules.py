@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from tilekit.emulator.core.errors import Where
 
-__all__ = ["Check", "Pending", "Policy", "Progress", "Starts", "start_order"]
+__all__ = ["Check", "Pending", "Policy", "Progress", "Starts", "Waiting"]
 
 Policy = Literal["adversarial", "random", "fair"]
 Starts = Literal["ascending", "descending", "random"]
@@ -21,14 +21,36 @@ Progress = Callable[[int, int, float], None]
 """Told how many parts are done, of how many, after how many seconds."""
 
 
-def start_order(clusters: int, starts: Starts, seed: int) -> list[int]:
-    """The numbers of so many clusters in the order in which they start."""
-    numbers = list(range(clusters))
-    if starts == "descending":
-        numbers.reverse()
-    elif starts == "random":
-        random.Random(seed).shuffle(numbers)
-    return numbers
+class Waiting:
+    """The numbers of groups that have not started, taken in the order in which they start.
+
+    It holds no list of them: a grid may have more CTAs than memory has room for their numbers.
+    """
+
+    def __init__(self, groups: int, starts: Starts, seed: int) -> None:
+        self._left = self._groups = groups
+        self._starts = starts
+        self._rng = random.Random(seed)
+        self._moved: dict[int, int] = {}
+        """What an exchange of Fisher and Yates' shuffle has left in a place, where it is not the place's own number."""
+
+    def __len__(self) -> int:
+        return self._left
+
+    def popleft(self) -> int:
+        """Take the next one."""
+        self._left -= 1
+        if self._starts == "ascending":
+            return self._groups - 1 - self._left
+        if self._starts == "descending":
+            return self._left
+        place = self._rng.randrange(self._left + 1)
+        last = self._moved.pop(self._left, self._left)
+        if place == self._left:
+            return last
+        taken = self._moved.get(place, place)
+        self._moved[place] = last
+        return taken
 
 
 class Pending(Protocol):

@@ -229,6 +229,7 @@ class Kernel(room.Kernel):
             if workgroups * width > MOST_WORK_ITEMS:
                 limit = f"at most {MOST_WORK_ITEMS // width} workgroups along {axis}: less than 2**32 threads"
                 raise LaunchError.argument("grid", shape, limit)
+        room.require_time(shape, -(-math.prod(threads) // 64), step_budget)
         lds_bytes = self._lds(shared_bytes)
         size = self.field("kernarg_size")
         if params is None:

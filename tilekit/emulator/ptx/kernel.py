@@ -230,6 +230,7 @@ class Kernel(room.Kernel):
         shape, threads = dim3("grid", grid), dim3("block", block)
         clusters = self._cluster(cluster)
         self._check_shape(shape, threads, clusters)
+        room.require_time(shape, -(-math.prod(threads) // 32), step_budget)
         aligned = threads[1:] == (1, 1) or threads[0] % 32 == 0
         program = self.module.program(
             self.name, aligned_warps=aligned, each_access=bool(observers) or device.check != "off"

@@ -172,6 +172,14 @@ def test_endless_loop_ends_with_a_report() -> None:
         kernel("AGAIN: bra AGAIN;").launch(1, 64, step_budget=2000)
 
 
+def test_a_grid_too_large_for_the_budget_is_refused_before_it_starts() -> None:
+    """Every warp runs a basic block at least: more warps than the budget are refused, with what the launch takes."""
+    with pytest.raises(LaunchError, match=r"grid=\(2147483647, 1, 1\) .*at most 100,000,000 CTAs") as found:
+        kernel("ret;").launch(2**31 - 1, 64)
+    assert found.value.hint == "give step_budget=4294967294 or more if the launch is really that long"
+    assert kernel("ret;").launch(1000, 64, step_budget=2000).steps == 2000
+
+
 def test_trap_is_an_error() -> None:
     """``trap`` in any lane ends the launch."""
     body = ".reg .b32 %t; .reg .pred %p; mov.u32 %t, %tid.x; setp.eq.u32 %p, %t, 7; @%p trap; ret;"
