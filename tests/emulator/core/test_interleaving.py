@@ -125,7 +125,8 @@ def test_every_group_starts_once(starts: Starts) -> None:
     for seed in range(5):
         waiting = Waiting(40, starts, seed)
         orders.append([waiting.popleft() for _ in range(len(waiting))])
-        assert sorted(orders[-1]) == list(range(40)) and not waiting
+        assert sorted(orders[-1]) == list(range(40))
+        assert not waiting
     assert (len({tuple(order) for order in orders}) == 5) == (starts == "random")
 
 
