@@ -119,7 +119,6 @@ MISTAKES = {
     "the warpgroup's part": replace(STAGED, factors=Misplaced),
     "rows exchanged": replace(STAGED, factors=Exchanged),
     "the first stage": replace(STAGED, factors=Stale),
-    "another block": loaded(block=128),
     "a column's place": loaded(first=lambda tile: tile.column),
 }
 
@@ -130,6 +129,31 @@ def test_mistakes_are_seen(mistake: str) -> None:
     config = MatmulConfig(tile=(128, 64), consumers=2, cluster=(1, 1), in_flight=0)
     result, expected = product(MISTAKES[mistake], "sm_90a", config)
     assert (result != expected).any()
+
+
+class OtherBlock(RowFactors):  # type: ignore[misc,valid-type]
+    """Values for twice as many elements of K, read ahead."""
+
+    def __init__(self, w: tk.Writer, layout: tk.AccumulatorLayout, staged: Any) -> None:
+        self.layout, self.staged = layout, None
+        self.ahead = tk.Ahead(w, "factor", block=128, grouped=False)
+
+
+@pytest.mark.parametrize(
+    ("payload", "where"),
+    [
+        (loaded(block=128), r"ValueLoader\(block=128\)"),
+        (replace(STAGED, blocks=(tk.Blocks("j", "k", 32),)), r"ValueLoader\(block=64\)"),
+        (replace(AHEAD, factors=OtherBlock), r"Ahead\(block=128\)"),
+        (replace(AHEAD, blocks=(tk.Blocks("j", "k", 32),)), r"Ahead\(block=64\)"),
+    ],
+)
+def test_a_block_of_another_size(payload: tk.OwnPayload, where: str) -> None:
+    """What reads values counts the elements of K that share one as the array's declaration does."""
+    size = payload.blocks[0].size
+    factor = np.ones((-(-K // size), M), "f4")
+    with pytest.raises(TilekitError, match=where + f"; legal: {size}, the elements of K for which factor has a value"):
+        product(payload, "sm_90a", arrays={"factor": factor})
 
 
 def test_too_few_bytes() -> None:

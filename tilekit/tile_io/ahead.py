@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tilekit.assembly.fit import Count, component, require_symbol
+from tilekit.assembly.fit import Count, component, illegal, require_symbol
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
@@ -33,7 +33,12 @@ class Ahead:
     def __init__(self, w: Writer, name: str, *, block: Count, grouped: bool) -> None:
         require_symbol("Ahead", "name", name)
         self._block = block
-        self._address = w.parameter(name, GMEM, lambda call: call.address(name))
+
+        def address(call: Call) -> int:
+            require_block("Ahead", name, block, call)
+            return call.address(name)
+
+        self._address = w.parameter(name, GMEM, address)
         fields = ("extent", "pitch", "step", *(("group",) if grouped else ()))
         self._n = {field: w.parameter(f"{name}_{field}", U32, partial(_number, f"{name}_{field}")) for field in fields}
 
@@ -63,6 +68,13 @@ class Ahead:
             value.assign(w.isa.memory.load_global_f32(address=at.retyped(GMEM), valid=valid))
         self._at.assign((self._at + w.widen_multiply(self._n["step"], 4)).retyped(GMEM))
         self._k.assign(self._k + self._block)
+
+
+def require_block(owner: str, name: str, block: int, call: Call) -> None:
+    """Refuse a component that takes values for `block` elements of K, where the call's array has them for others."""
+    declared = call.numbers.get(f"{name}_block", block)
+    if declared != block:
+        raise illegal(owner, "block", block, f"{declared}, the elements of K for which {name} has a value", declared)
 
 
 def _number(name: str, call: Call) -> float:

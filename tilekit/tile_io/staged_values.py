@@ -14,7 +14,10 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import F32
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
+from tilekit.tile_io.ahead import require_block
 from tilekit.tile_io.tma import MAX_BOX, SHARED_ALIGNMENT, TMA_ALIGNMENT, TmaBox
+from tilekit.tiles.call import Call
 from tilekit.tiles.stage import Stage
 from tilekit.tiles.tile import Tile
 
@@ -90,7 +93,12 @@ class ValueLoader:
         self.name, self.tile, self.block, self.first, self.batched = tile.name, tile, block, first, batched
         extents = (UNIT, tile.copied) if tile.along_k else (tile.copied, 1)
         box = TmaBox((*extents, 1) if batched else extents, None)
-        self.map = w.tensor_map(f"{tile.name}_map", lambda call: box.describe(call, tile.name))
+
+        def described(call: Call) -> TensorMap:
+            require_block("ValueLoader", tile.name, block, call)
+            return box.describe(call, tile.name)
+
+        self.map = w.tensor_map(f"{tile.name}_map", described)
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""

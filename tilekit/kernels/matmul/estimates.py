@@ -151,16 +151,15 @@ class Grids:
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
         rows = -(-along_m // (c.tile_m * c.cluster_m))
         columns = -(-along_n // (c.tile_n * c.cluster_n))
-        if groups:  # tiles of groups whose sizes are distributed exponentially
-            rows = groups / (1 - np.exp(-c.tile_m * c.cluster_m * groups / max(m, 1)))
+        drawn = _drawn_rows(m, groups, c.tile_m * c.cluster_m) if groups else rows[None]
+        rows = drawn.mean(axis=0)
         k_blocks = -(-k // c.k_block)
         share = -(-k_blocks // (c.shares * c.cluster_k))
         shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.cluster_k, 1)))
         tiles = rows * columns * batches * c.size * shares
         waves = -(-tiles // resident)
-        active, rounds, kept = np.minimum(tiles, resident), waves.astype(float), np.zeros_like(tiles)
-        if groups:  # somewhere within its last wave it ends
-            rounds = np.maximum(tiles / resident + 0.5, 1)
+        active, kept = np.minimum(tiles, resident), np.zeros_like(tiles)
+        rounds = np.ceil(drawn * (tiles / np.maximum(rows, 1)) / resident).mean(axis=0)
         for i in np.flatnonzero(c.stream_k):
             size, blocks = int(c.size[i]), int(k_blocks[i])
             plan = StreamPlan.of(
@@ -242,6 +241,22 @@ LINE_BYTES = 128
 
 SECTOR_BYTES = 32
 """What a line is made of."""
+
+
+DRAWS = 32
+"""Launches whose groups' sizes are drawn, to see how many tiles are expected."""
+
+
+def _drawn_rows(m: int, groups: int, heights: Array) -> Array:
+    """Rows of tiles of each height in launches of so many groups with `m` rows in all: ``(DRAWS, heights)``.
+
+    Sizes are exponentially distributed: few groups are large, and many small.
+    """
+    parts = np.random.default_rng(0).exponential(size=(DRAWS, groups))
+    sizes = np.rint(parts * (m / parts.sum(axis=1, keepdims=True)))
+    unique, which = np.unique(heights, return_inverse=True)
+    rows: Array = np.stack([np.ceil(sizes / height).sum(axis=1) for height in unique], axis=1)[:, which]
+    return rows
 
 
 def _fetches(clusters: Array) -> Array:

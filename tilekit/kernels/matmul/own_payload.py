@@ -153,8 +153,11 @@ class OwnPayload:
         return read_inputs("a payload of yours", self.inputs, arrays, known)
 
     def numbers(self, views: Mapping[str, ArrayView]) -> dict[str, float]:
-        """What `Ahead` asks for: elements from k-block to k-block, from row to row or column to column, how many."""
-        along_k = {"k", *(runs.letter for runs in self.blocks if runs.of == "k")}
+        """What `Ahead` asks for: elements from k-block to k-block, from row to row or column to column, how many.
+
+        Also how many elements of K have a value in common.
+        """
+        along_k = {"k": 1, **{runs.letter: runs.size for runs in self.blocks if runs.of == "k"}}
         found: dict[str, float] = {}
         for one in self.inputs:
             view = views[one.name]
@@ -163,4 +166,5 @@ class OwnPayload:
             pitch, extent = next(((step, extent) for along, step, extent in axes if not along), (0, 1))
             step = steps[0] if steps else 0
             found |= {f"{one.name}_step": step, f"{one.name}_pitch": pitch, f"{one.name}_extent": extent}
+            found |= {f"{one.name}_block": along_k[letter] for letter in one.shape if letter in along_k}
         return found

@@ -185,6 +185,9 @@ PIXEL_CLOCKS = 4.0
 WIDE_GROUP_COST = 0.15
 """Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
 
+SHARED_ROWS_COST = 1.15
+"""How many times as long 64 rows of a group take where CTAs share them, and each loads its own weights."""
+
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
 
@@ -448,6 +451,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     clocks += LAUNCH_CLOCKS - early + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
     if spec.groups is not None:
         clocks *= 1 + WIDE_GROUP_COST * np.maximum(c.tile_n - 192, 0) / 64
+        shared = (c.tile_m <= ATOM_ROWS) & (c.cluster_n > 1) & (c.cluster_m == 1)
+        clocks *= np.where(shared, SHARED_ROWS_COST, 1)
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
