@@ -180,6 +180,7 @@ def test_operands_are_laid_out_as_the_majors_say(a_major: Any, b_major: Any, bat
         assert pitch % 16 == 0 if padded else pitch == 2 * array.shape[contiguous]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("batch", [None, 3])
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("shape", [(64, 64, 64), (20, 12, 36), (21, 13, 7)])

@@ -122,6 +122,7 @@ def test_outputs_and_what_is_beside_them(to: str) -> None:
     assert "swapped      QuantisedEpilogue" in kernel.explain()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("to", KINDS)
 @pytest.mark.parametrize(("m", "n", "given"), [(130, 34, False), (257, 416, True), (128, 32, True)])
 def test_scales_laid_out(to: str, m: int, n: int, given: bool) -> None:

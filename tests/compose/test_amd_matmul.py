@@ -51,6 +51,7 @@ def test_exact_integers(target: str, sync: Sync) -> None:
         np.testing.assert_array_equal(d, product(a, b).astype(BF16))
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
 @pytest.mark.parametrize("target", CHIPS)
@@ -142,6 +143,7 @@ def test_configs(target: str, config: dict[str, Any], sync: Sync) -> None:
         np.testing.assert_array_equal(d, product(a, b).astype(F16))
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("target", CHIPS)
 @pytest.mark.parametrize("apart", [1, 2, 3, 4, 8])
 def test_any_pitch_and_address(target: str, apart: int) -> None:

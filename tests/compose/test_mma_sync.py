@@ -30,6 +30,7 @@ def check(
     assert (kernel(*laid) == a @ b.T).all()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("majors", MAJORS)
 @pytest.mark.parametrize("grid", [(4, 2), (4, 4), (2, 1)])
 def test_majors_and_grids_of_warps(majors: tuple[str, str], grid: tuple[int, int]) -> None:

@@ -89,6 +89,7 @@ def gated(x, gate, factor):  # type: ignore[no-untyped-def]
 FIELDS = ({}, {"driver": "ping_pong"}, {"driver": "interleaved"}, {"mma_columns": 2, "swap_ab": True}, {"split_k": 2})
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("fields", FIELDS, ids=str)
 @pytest.mark.parametrize("kind", [tilekit.Cdna3Config, tilekit.Cdna4Config])
 def test_the_family_s_kernels(kind: type[tilekit.Cdna4Config], fields: dict[str, Any]) -> None:

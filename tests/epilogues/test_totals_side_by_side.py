@@ -23,14 +23,13 @@ def totalled(x, gate):  # type: ignore[no-untyped-def]
 TOTALS = (
     tilekit.Cdna4Config((64, 64), mma_waves=2),
     tilekit.Cdna3Config((64, 96), mma_waves=2, mma_columns=2, split_k=2),
-    tilekit.Cdna3Config(driver="ping_pong", stages=1),
+    pytest.param(tilekit.Cdna3Config(driver="ping_pong", stages=1), marks=pytest.mark.breadth),
     tilekit.Cdna4Config(driver="ping_pong"),
-    tilekit.Cdna4Config(driver="interleaved"),
+    pytest.param(tilekit.Cdna4Config(driver="interleaved"), marks=pytest.mark.breadth),
     tilekit.AmpereConfig((64, 96), grid=(2, 2)),
 )
 
 
-@pytest.mark.sampled(one_in=9)
 @pytest.mark.parametrize("config", TOTALS, ids=str)
 def test_totals(config: Any) -> None:
     """Of ragged rows and columns to the last bit; sums that round are the same bits under every order of waves."""

@@ -43,13 +43,10 @@ def test_assembles_alone(group: str, fragment: Fragment, target: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("group", "fragment", "target"), EVERY_TARGET)
-def test_assembles_twice_in_one_scope(group: str, fragment: Fragment, target: str) -> None:
+@pytest.mark.parametrize("target", sorted({case.values[2] for case in EVERY_TARGET}))
+def test_each_assembles_twice_in_one_scope(target: str) -> None:
     """A fragment's labels and temporaries do not clash with those of its own second use."""
-    found = rejected(target, 2)
-    assert {c.entry: found.get(c.entry) for c in cases(group, fragment)} == dict.fromkeys(
-        c.entry for c in cases(group, fragment)
-    )
+    assert rejected(target, 2) == {}
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def check(*names: str) -> Callable[[Check], Check]:
     return register
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("chip", AMD_CHIPS)
 @pytest.mark.parametrize("name", sorted({f"{group}.{fragment.name}" for group, fragment in gcn_fragments()}))
 def test_runs_alone(name: str, chip: str) -> None:

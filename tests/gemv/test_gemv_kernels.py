@@ -42,6 +42,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("spec", "config"), KERNELS, ids=[f"{spec.name}-{config}" for spec, config in KERNELS])
 def test_every_legal_config_assembles_without_a_spill(spec: GemvSpec, config: GemvConfig) -> None:
     """Each legal size of a slot, with all fused functions, stays within the registers that its residency grants."""

@@ -74,6 +74,7 @@ def test_every_m(machine: Machine, m: int) -> None:
         check(machine, Gemv(m, 40, 264, tokens=tokens, data="coded_a", seed=m))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
 @pytest.mark.parametrize("out", OUTS)
 @pytest.mark.parametrize("major", ["k", "n"])
@@ -96,6 +97,7 @@ def test_functions(machine: Machine, activation: str | None, out: str, major: st
     )
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("operand", "pad", "lead", "access"),
     [

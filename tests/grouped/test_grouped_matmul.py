@@ -56,6 +56,7 @@ def _check_ends(sizes: list[int], k: int, n: int, major: str, out_dtype: Any, co
     assert np.array_equal(out, expected)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize(("target", "config"), CONFIGS, ids=str)
 def test_groups_behind_each_other(target: str, config: Any, sizes: list[int]) -> None:
@@ -137,6 +138,7 @@ NONSENSE = [
 """Bounds that no check could have seen: of four groups, ends of 150 rows or counts of up to 60."""
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("kind", ["ends", "counts"])
 @pytest.mark.parametrize("bounds", NONSENSE, ids=str)
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ def legal_configs(spec: MatmulSpec, chip: Target) -> list[KernelConfig]:
     return [*candidates(spec, chip), *by_hand]
 
 
-SAMPLED = {SM_90A: 1, SM_100A: 3}
-"""Of so many specs one is assembled; ptxas allocates registers for wgmma, and little can go wrong for tcgen05."""
+SAMPLED = {SM_90A: (4, 1), SM_100A: (3, 3)}
+"""Of so many specs one is assembled in every run, and with `breadth`: little can go wrong for tcgen05."""
 
 
 def family(config: KernelConfig) -> tuple[object, ...]:
@@ -130,18 +130,19 @@ def family(config: KernelConfig) -> tuple[object, ...]:
     )
 
 
-def sampled_specs(chip: Target) -> list[MatmulSpec]:
+def sampled_specs(chip: Target, *, breadth: bool) -> list[MatmulSpec]:
     """The specs of which kernels are assembled."""
-    return all_specs(chip)[:: SAMPLED[chip]]
+    return all_specs(chip)[:: SAMPLED[chip][breadth]]
 
 
 @cache
-def sampled_configs(chip: Target) -> dict[MatmulSpec, list[KernelConfig]]:
+def sampled_configs(chip: Target, *, breadth: bool) -> dict[MatmulSpec, list[KernelConfig]]:
     """One config for each sampled spec, always of a family that came up least; then those families that did not.
 
-    All legal configs are looked at, which takes ten seconds: call it in a test, not where tests are collected.
+    All legal configs are looked at, which takes half a minute, with `breadth` two: call it in a test, not where tests
+    are collected.
     """
-    legal = {spec: legal_configs(spec, chip) for spec in sampled_specs(chip)}
+    legal = {spec: legal_configs(spec, chip) for spec in sampled_specs(chip, breadth=breadth)}
     found: dict[MatmulSpec, list[KernelConfig]] = {}
     used: Counter[tuple[object, ...]] = Counter()
     for turn, (spec, configs) in enumerate(legal.items()):

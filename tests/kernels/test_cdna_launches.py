@@ -74,6 +74,7 @@ def test_groups_of_rows(target: str) -> None:
         assert (found[count:] == 7).all()
 
 
+@pytest.mark.sampled(one_in=2)
 @ON_EACH
 @pytest.mark.parametrize("store", ["wide", "single"])
 @pytest.mark.parametrize("out", ["bf16", "f16", "f32"])

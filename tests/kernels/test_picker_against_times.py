@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pytest
+
 from benchmarks.model import TIMES, judged
 from benchmarks.sweep import CLOCK, config_of, model_clocks, workload_of
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -42,25 +44,27 @@ def errors(part: str) -> tuple[float, ...]:
     return tuple(found)
 
 
-def test_what_it_likes_best_is_near_the_quickest() -> None:
+@pytest.mark.parametrize(
+    ("file", "cases", "mean", "worst"),
+    [
+        (TIMES, 120, 1.0133, 1.083),
+        pytest.param(RANDOM_TIMES, 415, 1.0155, 1.19, marks=pytest.mark.breadth),
+        (MN_MAJOR_TIMES, 130, 1.037, 1.201),
+        (BEHIND_TIMES, 55, 1.045, 1.271),
+        (LATER_TIMES, 34, 1.056, 1.226),
+    ],
+)
+def test_what_it_likes_best_is_near_the_quickest(file: Path, cases: int, mean: float, worst: float) -> None:
     """Over 124 listed cases its choice takes 1.3 % longer than the quickest of those measured, and 8.2 % at worst.
 
     Over 420 random ones, in every layout and type, many of them chosen since it lost there, 1.5 % and 19 %. Over 134
     of about 30 configs each, most MN-major, 3.6 % and 20 %, and over 57 of up to 60 configs 4.5 % and 27 %: half of it
     is the luck of the quickest of so many. Over 35 that were behind cuBLAS as picked before, 5.6 % and 23 %.
     """
-    bounds = (
-        (TIMES, 120, 1.0133, 1.083),
-        (RANDOM_TIMES, 415, 1.0155, 1.19),
-        (MN_MAJOR_TIMES, 130, 1.037, 1.201),
-        (BEHIND_TIMES, 55, 1.045, 1.271),
-        (LATER_TIMES, 34, 1.056, 1.226),
-    )
-    for file, cases, mean, worst in bounds:
-        losses = [verdict.loss for case in swept(file) if (verdict := judged(case))]
-        assert len(losses) > cases
-        assert math.exp(fmean(map(math.log, losses))) < mean
-        assert max(losses) < worst
+    losses = [verdict.loss for case in swept(file) if (verdict := judged(case))]
+    assert len(losses) > cases
+    assert math.exp(fmean(map(math.log, losses))) < mean
+    assert max(losses) < worst
 
 
 def test_its_times_are_those_that_were_measured() -> None:

@@ -75,6 +75,7 @@ def test_caught(broken: Broken) -> None:
         assert re.search(words, said), f"nothing like {words!r} in\n{said}"
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("broken", list(miscounted()), ids=str)
 def test_miscounted(broken: Broken) -> None:
     """Every barrier of the kernel, waiting for an arrival too few or too many, is reported by its name and phase."""

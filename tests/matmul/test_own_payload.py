@@ -60,6 +60,7 @@ BLACKWELL = (
 )
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("config", HOPPER)
 @pytest.mark.parametrize("payload", [STAGED, AHEAD], ids=["staged", "ahead"])
 def test_exact_on_hopper(payload: tk.OwnPayload, config: Any) -> None:

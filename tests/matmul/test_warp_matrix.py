@@ -194,6 +194,7 @@ def test_position_coded() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("majors", ["kk", "mn"])
 def test_what_is_picked_assembles_without_spills(chip: str, majors: str) -> None:

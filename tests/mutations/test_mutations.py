@@ -122,6 +122,7 @@ def test_subtiles_that_do_not_fill_the_ring(columns: int, buffers: int) -> None:
 CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "ptx" / "corpus" / "ptx").rglob("*.sm_90a.ptx"))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("path", CORPUS, ids=[path.name for path in CORPUS])
 def test_reads_other_compilers_text(path: Path) -> None:
     """Statements of text that tilekit did not write are those that the emulator's parser finds, opcode by opcode."""

@@ -70,6 +70,7 @@ def test_planted(bug: Planted) -> None:
     assert planted_report(PLANTED.index(bug)) in PAGE.read_text()
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("entry", UNNOTICED, ids=[f"{entry.launches[0]}-{entry.pattern}" for entry in UNNOTICED])
 def test_unnoticed(entry: Unnoticed) -> None:
     """Each documented exception has a mutation that nothing notices indeed, and its reason stands on the page."""

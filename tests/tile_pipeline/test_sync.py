@@ -223,6 +223,7 @@ def test_one_kernel_over_every_strategy(make: Make, target: str, in_flight: int)
         assert launch(w, seed, blocks=seed % (3 * STAGES)).clean
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("make", "target"), CASES)
 def test_the_next_stage_is_asked_for_early(make: Make, target: str) -> None:
     """Where a strategy can tell without waiting, it is asked when a stage is given back; the others are waited for."""
@@ -232,6 +233,7 @@ def test_the_next_stage_is_asked_for_early(make: Make, target: str) -> None:
         assert launch(w, seed, blocks=seed % (3 * STAGES)).clean
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("stages", [1, 3, 6])
 @pytest.mark.parametrize(("make", "target"), COPYING)
 def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
@@ -249,6 +251,7 @@ MODULES = {
 }
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     ("make", "target"),
     [

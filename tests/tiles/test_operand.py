@@ -128,6 +128,7 @@ def by_threads(width: int, stages: int) -> Any:
     return loading
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("width", [4, 2])
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 @pytest.mark.parametrize("majors", [("k", "k"), ("mn", "k"), ("k", "mn")], ids="-".join)

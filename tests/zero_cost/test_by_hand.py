@@ -89,6 +89,7 @@ def emulate(problem: Problem, clusters: int, seed: int) -> int:
     return launch.grid // 2
 
 
+@pytest.mark.sampled(one_in=2)
 @each_pair
 @pytest.mark.parametrize(("m", "n", "k", "clusters"), CASES)
 def test_emulated(make: Callable[[], Pair], m: int, n: int, k: int, clusters: int) -> None:

@@ -27,6 +27,7 @@ def inputs_of(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 1 << 32, INPUT_WORDS, np.uint32)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("first", range(0, 240, 20))
 def test_finished_kernels_do_what_they_mean(first: int) -> None:
     """Two waves, memory that lands as late as it may, every check: no findings, and each word as NumPy has it."""
@@ -75,6 +76,7 @@ def test_finished_kernels_assemble(chip: str) -> None:
         assert resources.waves_per_simd == finished.counts.waves_per_simd
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_way_uses_what_is_outstanding(seed: int) -> None:
     """On ways drawn at random, whether a launch could take them or not, nothing outstanding is touched."""

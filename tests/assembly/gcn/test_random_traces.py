@@ -44,6 +44,7 @@ def differences(kernel: RandomKernel, found: npt.NDArray[Any], wanted: npt.NDArr
     return wrong
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("seed", range(10))
 def test_two_instruction_sets_and_numpy_agree(seed: int) -> None:
     """Operations of every type, uniform and per lane; branches and loops that lanes take together or apart."""

@@ -124,6 +124,7 @@ def test_tf32_ignores_the_low_thirteen_bits() -> None:
     np.testing.assert_array_equal(decode(words, "tf32").view(np.uint32), words & 0xFFFFE000)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", SMALL + IEEE)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("saturate", [False, True])

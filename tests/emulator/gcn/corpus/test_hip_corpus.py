@@ -32,6 +32,7 @@ def test_result(case: HipCase) -> None:
     assert report.clean, str(report)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("schedule", ["random", "fair"])
 @pytest.mark.parametrize("case", [case for case in ALL if case.name in _TIMED], ids=str)
 def test_other_orders(case: HipCase, schedule: str) -> None:
@@ -42,6 +43,7 @@ def test_other_orders(case: HipCase, schedule: str) -> None:
         assert report.clean, str(report)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("case", ALL[::7], ids=str)
 def test_result_without_checks(case: HipCase) -> None:
     """Without checks the results are the same."""
@@ -49,6 +51,7 @@ def test_result_without_checks(case: HipCase) -> None:
     compare(launch, report.printed)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("case", ALL[::5], ids=str)
 def test_lint_is_silent(case: HipCase) -> None:
     """A compiler's text has the wait states that the chips ask for, and nothing else to remark on."""
@@ -62,6 +65,7 @@ def test_every_text_is_a_case() -> None:
         assert sum(case.chip == chip for case in ALL) >= 40
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("case", ALL[::9], ids=str)
 def test_code_objects_run_as_their_texts(case: HipCase) -> None:
     """A text that LLVM's assembler has made a code object of runs from its bytes, and gives the same."""
@@ -73,6 +77,7 @@ def test_code_objects_run_as_their_texts(case: HipCase) -> None:
     assert report.clean, str(report)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("case", ALL[4::11], ids=str)
 def test_preloaded_arguments_need_no_prologue(case: HipCase) -> None:
     """Firmware that preloads arguments skips the loads of the same that precede a kernel; without them it runs too."""

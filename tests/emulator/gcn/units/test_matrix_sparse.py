@@ -42,6 +42,7 @@ def words(lanes: list[Array]) -> Array:
     return np.ascontiguousarray(np.array(lanes)).view(np.uint32).reshape(64, -1).T
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("case", "chip"), RUNS, ids=lambda value: value if isinstance(value, str) else value[0])
 def test_product(case: tuple[str, int, int, str, str, str], chip: str) -> None:
     """D += A B with A's elements where the index says, from every set of indices."""

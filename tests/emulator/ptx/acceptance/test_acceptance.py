@@ -46,7 +46,7 @@ def damages() -> list[tuple[str, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.breadth) for part in range(2, PARTS))])
 def test_same_verdict_on_damaged_texts(part: int, tmp_path: Path) -> None:
     """Of a thousand texts with one small damage each, ptxas and the emulator take the same."""
     ptxas = find_nvidia_binary_utility("ptxas")

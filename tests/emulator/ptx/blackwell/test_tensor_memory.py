@@ -117,6 +117,7 @@ def test_load_layout(shape: str, repeat: int, packed: bool) -> None:
     assert report.clean, str(report)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("shape", "repeat", "packed"), SHAPES)
 def test_store_layout(shape: str, repeat: int, packed: bool) -> None:
     """A store writes the cells that the load of the same shape reads, and no others."""

@@ -38,6 +38,7 @@ def test_result_without_checks(case: Case) -> None:
     compare(launch, report.printed)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("schedule", ["random", "fair"])
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in _TIMED], ids=str)
 def test_other_schedules(case: Case, schedule: str) -> None:
