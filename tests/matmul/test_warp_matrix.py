@@ -22,7 +22,8 @@ from tilekit.kernels.resolve import target_of
 from tilekit.runtime.assembler import assemble
 from tilekit.runtime.driver import DeviceInfo
 from tilekit.targets import target
-from tilekit.tile_io.cp_async import CopyPlan, CopyWriter
+from tilekit.tile_io.copy_plan import CopyPlan
+from tilekit.tile_io.cp_async import CopyWriter
 from tilekit.tile_io.cp_async_pieces import PieceTile
 from tilekit.tile_pipeline.together_sync import TogetherSync
 

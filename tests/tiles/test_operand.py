@@ -16,7 +16,8 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, DType
 from tilekit.emulator import Device
-from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
+from tilekit.tile_io.copy_plan import CopyPlan
+from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tiles.call import Call, Matrix

@@ -62,7 +62,8 @@ from tilekit.tile_io.ahead import Ahead
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_scales import BufferScaleLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
-from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
+from tilekit.tile_io.copy_plan import CopyPlan
+from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer, KeyLoader
 from tilekit.tile_io.packed_heads import PackedHeadStorer
 from tilekit.tile_io.payload_loader import (

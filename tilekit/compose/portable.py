@@ -20,7 +20,7 @@ from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.kernels.operands import Input, Operand, Output
 from tilekit.targets import chip
-from tilekit.tile_io.cp_async import PIECE, WIDTHS
+from tilekit.tile_io.copy_plan import PIECE, WIDTHS
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline

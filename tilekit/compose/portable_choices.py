@@ -13,7 +13,8 @@ from tilekit.errors import ArgumentError
 from tilekit.targets import Target, chip
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
-from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
+from tilekit.tile_io.copy_plan import CopyPlan
+from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader

@@ -10,7 +10,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Count, Whole, checked_once, component, require_whole
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import COPYING_REGISTERS
+from tilekit.tile_io.copy_plan import COPYING_REGISTERS
 
 _LOADS = frozenset({"load", "sync", "wait"})
 """What a role may do that starts copies to shared memory."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tilekit.arrays import ArrayView, c_strides, view_of
 from tilekit.errors import ArgumentError
-from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.copy_plan import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Load, Major, Matrix
 

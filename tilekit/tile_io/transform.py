@@ -18,7 +18,8 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
-from tilekit.tile_io.cp_async import SWIZZLE_LINES, CopyWriter
+from tilekit.tile_io.copy_plan import SWIZZLE_LINES
+from tilekit.tile_io.cp_async import CopyWriter
 from tilekit.tile_io.pieces import PIECE, PIECES
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Multicast

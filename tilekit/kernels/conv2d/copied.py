@@ -21,7 +21,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.gather import GatheredRows, GatherLoader
 from tilekit.kernels.conv2d.im2col import Places
 from tilekit.kernels.conv2d.images import images_of
-from tilekit.tile_io.cp_async import SWIZZLE_LINES, CopyPlan, CopyWriter
+from tilekit.tile_io.copy_plan import SWIZZLE_LINES, CopyPlan
+from tilekit.tile_io.cp_async import CopyWriter
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.stage import Stage

@@ -11,7 +11,8 @@ from tilekit.kernels.conv2d.gather import GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.lines import LineLoader, LinePlan
 from tilekit.kernels.conv2d.threads import ThreadSpec
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.cp_async import WORD, CopyPlan, CopyWriter
+from tilekit.tile_io.copy_plan import WORD, CopyPlan
+from tilekit.tile_io.cp_async import CopyWriter
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import OperandTile
 

@@ -17,7 +17,7 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.im2col import Places
 from tilekit.kernels.conv2d.images import corner, declare
-from tilekit.tile_io.cp_async import PIECE, WORD, CopyPlan
+from tilekit.tile_io.copy_plan import PIECE, WORD, CopyPlan
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.stage import AsyncWriter, Stage
 

@@ -17,7 +17,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.gather import GatheredRows, GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.im2col import Places
-from tilekit.tile_io.cp_async import PIECE, WORD
+from tilekit.tile_io.copy_plan import PIECE, WORD
 from tilekit.tiles.stage import Stage
 
 COUNTING, LOADING = 17, 185

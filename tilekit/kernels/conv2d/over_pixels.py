@@ -18,7 +18,7 @@ from tilekit.kernels.conv2d.chips import OfImages
 from tilekit.kernels.conv2d.im2col import NOWHERE, Im2colLoader
 from tilekit.kernels.conv2d.images import Images, corner, images_of
 from tilekit.kernels.problem import MatmulProblem
-from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.copy_plan import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader, PrefetchedCopies
 from tilekit.tile_io.tma import BoundTmaLoader, Box
 from tilekit.tiles.call import Call

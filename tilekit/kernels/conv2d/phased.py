@@ -24,7 +24,7 @@ from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.copy_plan import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Matrix

@@ -9,7 +9,7 @@ from typing import Any
 from tilekit.arrays import ArrayView, c_strides
 from tilekit.kernels.conv2d.images import Axis, Images, Pitches
 from tilekit.kernels.problem import MatmulProblem, load_width, read_problem
-from tilekit.tile_io.cp_async import PIECE, WORD
+from tilekit.tile_io.copy_plan import PIECE, WORD
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.descriptors import K_BYTES
 from tilekit.tiles.call import Load

@@ -8,7 +8,7 @@ from typing import Any, cast
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.chips import OfImages
 from tilekit.kernels.conv2d.im2col import Im2colLoader
-from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.copy_plan import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
 

@@ -9,7 +9,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.gather import GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.lines import LineLoader, LinePlan
 from tilekit.kernels.conv2d.spec import ConvSpec
-from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.copy_plan import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import OperandTile
 

@@ -18,7 +18,7 @@ from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.copy_plan import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 
 

@@ -20,7 +20,7 @@ from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
-from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.copy_plan import CopyPlan
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk

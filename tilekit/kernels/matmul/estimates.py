@@ -151,8 +151,10 @@ class Grids:
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
         rows = -(-along_m // (c.tile_m * c.cluster_m))
         columns = -(-along_n // (c.tile_n * c.cluster_n))
-        drawn = _drawn_rows(m, groups, c.tile_m * c.cluster_m) if groups else rows[None]
-        rows = drawn.mean(axis=0)
+        drawn = rows[None]
+        if groups:
+            drawn = _drawn_rows(m, groups, c.tile_m * c.cluster_m)
+            rows = drawn.mean(axis=0)
         k_blocks = -(-k // c.k_block)
         share = -(-k_blocks // (c.shares * c.cluster_k))
         shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.cluster_k, 1)))

@@ -8,7 +8,7 @@ from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.shared_map import shared_memory_map
-from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.copy_plan import CopyPlan
 from tilekit.tile_schedule.clc import RESPONSE_BYTES
 
 

@@ -8,7 +8,7 @@ from tilekit.dtypes import BF16, F16, F32, FNUZ, FP8, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
-from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.copy_plan import WIDTHS
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import Groups, MatmulSpec

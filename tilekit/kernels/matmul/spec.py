@@ -22,7 +22,8 @@ from tilekit.kernels.matmul import legal
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import NARROW_REGISTERS, CopyPlan, CpAsyncLoader
+from tilekit.tile_io.copy_plan import NARROW_REGISTERS, CopyPlan
+from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op import scaled_accumulators as scaled

@@ -13,7 +13,7 @@ from tilekit.targets import Target
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_across import BufferAcrossLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
-from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.copy_plan import WIDTHS
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.accumulators import Accumulators

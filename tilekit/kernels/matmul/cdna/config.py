@@ -14,7 +14,7 @@ from tilekit.kernels.matmul.config import KernelConfig, plural
 from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.copy_plan import CopyPlan
 from tilekit.tile_op.mfma import LANES, Mfma
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync

@@ -12,7 +12,7 @@ from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.sm_90a import rules
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import COPYING_REGISTERS
+from tilekit.tile_io.copy_plan import COPYING_REGISTERS
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma, atom_layout
 from tilekit.tile_schedule.raster import Walk

@@ -10,7 +10,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul import copy_engine
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.copy_plan import WIDTHS
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.accumulators import Accumulators

@@ -13,7 +13,7 @@ from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.matmul.warp_matrix import rules
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import PIECE, CopyPlan
+from tilekit.tile_io.copy_plan import PIECE, CopyPlan
 from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_schedule.raster import Walk
 from tilekit.tiles.interleave import INTERLEAVED
