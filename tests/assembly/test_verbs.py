@@ -76,7 +76,7 @@ def test_only_vendor_components_speak_a_dialect() -> None:
     assert speaking == VENDOR
 
 
-COUNTING = {"tile_io/copy_plan.py"}
+COUNTING = {"tile_io/copy_plan.py", "tile_io/cp_async.py"}
 """Components of one instruction set whose plan of copies is made before the chip is known."""
 
 LITERAL = re.compile(r"\b32 \*(?!\*)|\* 32\b|>> 5\b|& 31\b|& 127\b|threads=(32|64|128|256)\b|warps\) // \d")
