@@ -157,6 +157,53 @@ def test_a_block_of_another_size(payload: tk.OwnPayload, where: str) -> None:
         product(payload, "sm_90a", arrays={"factor": factor})
 
 
+class ListOfFactors(RowFactors):  # type: ignore[misc,valid-type]
+    """Values where a function is asked for."""
+
+    def factors(self, w: tk.Writer, block: int) -> Any:
+        """No function."""
+        return [1.0, 1.0, 1.0, 1.0]
+
+
+class TwoFactors(RowFactors):  # type: ignore[misc,valid-type]
+    """One factor a row."""
+
+    def factors(self, w: tk.Writer, block: int) -> Any:
+        """Two of four."""
+        return lambda fragment, eight: self.values[:2]
+
+
+class OneOffset(RowFactors):  # type: ignore[misc,valid-type]
+    """A number of values where their places are asked for."""
+
+    def turn(self, w: tk.Writer, tile: tk.Tile) -> None:
+        """As read ahead."""
+        if self.staged is not None:
+            self.staged.turn(w, tile)
+        if self.ahead is not None:
+            self.ahead.turn(w, tile, tile.row + self.row, 2)
+
+    def take(self, w: tk.Writer, stage: tk.Stage) -> None:
+        """As staged."""
+        if self.staged is not None:
+            self.values = self.staged.take(w, stage, self.row, 2)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        (ListOfFactors, r"ListOfFactors\(factors=.*a function of a fragment"),
+        (TwoFactors, r"TwoFactors\(factors=.*four values"),
+        (OneOffset, r"(StagedValues|Ahead)\(offsets=2\); legal: a list of whole numbers"),
+    ],
+)
+def test_factors_of_no_use(target: str, factors: Any, words: str) -> None:
+    """What is no function, gives no four values, or asks for values at no places is named."""
+    with pytest.raises(TilekitError, match=words):
+        product(replace(PAYLOADS[target], factors=factors), target)
+
+
 def test_too_few_bytes() -> None:
     """A loader that brings less than its tile has leaves the barrier waiting, and the emulator says for what."""
     short = replace(STAGED, tiles=lambda rows, columns: [Doubled("factor", rows, along_k=False)])

@@ -44,6 +44,7 @@ class Ahead:
 
     def turn(self, w: Writer, tile: Tile, first: Value, offsets: Sequence[int]) -> None:
         """Turn to an output tile, which takes those at `first` and `offsets` behind it, and read its first ones."""
+        require_offsets("Ahead", offsets)
         n, self._first, self._offsets, self._end = self._n, first, offsets, tile.k_end
         start = self._address + w.widen_multiply(first, n["pitch"]) * 4
         if isinstance(tile.k_first, Value):
@@ -75,6 +76,12 @@ def require_block(owner: str, name: str, block: int, call: Call) -> None:
     declared = call.numbers.get(f"{name}_block", block)
     if declared != block:
         raise illegal(owner, "block", block, f"{declared}, the elements of K for which {name} has a value", declared)
+
+
+def require_offsets(owner: str, offsets: object) -> None:
+    """Refuse what does not say how far each of a thread's values lies behind its first."""
+    if not isinstance(offsets, Sequence):
+        raise illegal(owner, "offsets", offsets, "a list of whole numbers: how far behind the first each value lies")
 
 
 def _number(name: str, call: Call) -> float:

@@ -15,7 +15,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import F32
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
-from tilekit.tile_io.ahead import require_block
+from tilekit.tile_io.ahead import require_block, require_offsets
 from tilekit.tile_io.tma import MAX_BOX, SHARED_ALIGNMENT, TMA_ALIGNMENT, TmaBox
 from tilekit.tiles.call import Call
 from tilekit.tiles.stage import Stage
@@ -155,6 +155,7 @@ class StagedValues:
 
     def take(self, w: Writer, stage: Stage, first: Value, offsets: Sequence[int]) -> list[Value]:
         """Read those of the next k-block at `first` and `offsets` behind it, two that are neighbours at once."""
+        require_offsets("StagedValues", offsets)
         at = w.shared_base + stage.index * self._place.stride + self._place.offset
         if self._k is None:
             at = at + first * F32.bytes

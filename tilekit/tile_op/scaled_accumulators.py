@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from tilekit.assembly.fit import illegal, require_call
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value
@@ -120,9 +121,14 @@ def add_scaled(
     w: Writer, sums: RegisterTile, partial: RegisterTile, scales: Factors, block: int, fragment: int = 0, left: int = 0
 ) -> None:
     """Add sums of a k-block, times their factors, to those of a fragment's columns from `left` on."""
-    four = scales.factors(w, block)
+    four, kind = scales.factors(w, block), type(scales).__name__
+    if not callable(four):
+        raise illegal(kind, "factors", four, "a function of a fragment and an eight of its columns")
+    require_call(kind, "factors", four, "fragment", "eight")
     for at in range(0, len(partial), 4):
         factors = four(fragment, left // 8 + at // 4)
+        if not isinstance(factors, Sequence) or len(factors) != 4:
+            raise illegal(kind, "factors", factors, "four values: two columns of a row, then of the row below")
         for total, value, factor in zip(sums[at : at + 4], partial[at : at + 4], factors, strict=True):
             total.assign(w.isa.elementwise.fma(a=value, b=factor, c=total))
 
