@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilekit.assembly.errors import TraceError
@@ -196,6 +197,11 @@ class SharedMemory:
         if name in self._origins:
             raise TraceError(
                 f"shared array {name!r} is declared twice: by {self._origins[name]} and by {origin()}",
+                code="TK-SHARED-001",
+            )
+        if not all(isinstance(number, Integral) for number in (size, count)) or not isinstance(name, str):
+            raise TraceError(
+                f"shared array {name!r}: size={size!r}, count={count!r}; a name is text, and both are whole numbers",
                 code="TK-SHARED-001",
             )
         if size < 1 or count < 1:

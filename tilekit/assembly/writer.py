@@ -42,6 +42,7 @@ from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.uses import Along, Element, Use, Uses
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
+from tilekit.errors import FragmentError
 from tilekit.targets import CHIPS, Target
 
 __all__ = ["MAX_CLUSTER", "MAX_PROFILE", "Parameter", "Role", "Writer", "require_warpgroups"]
@@ -218,6 +219,12 @@ class Writer(ControlFlow, Verbs):
             an aligned fragment where lanes may have diverged (``TK-FRAG-004``), a fragment this role may not use
             (``TK-ROLE-001``).
         """
+        if not isinstance(fragment, Fragment):
+            raise FragmentError(
+                f"place takes a fragment, as w.ptx, w.gcn or w.fragments(path) have them, and was given "
+                f"{type(fragment).__name__} {fragment!r}; shared memory is reserved by w.shared.place",
+                code="TK-FRAG-002",
+            )
         inputs, immediates = fragment.inputs, {i.name: i for i in fragment.immediates}
         taken = inputs.keys() | immediates.keys()
         if taken != given.keys():

@@ -70,6 +70,9 @@ MN_SHARED_COST = 0.94
 Of 124 such sweeps (2326 configs, H200) the picks lost 5.2 %, and with both lose 3.7 % on shapes left out of the fit.
 """
 
+MN_WAVES = 2
+"""Waves up to which either was seen; with more, picks lose as much without."""
+
 EIGHT_COST = 1.1
 """The same again in clusters of eight, whose two sides wait for each other."""
 
@@ -472,8 +475,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
 
 def _mn_cluster_cost(ctas: Array, grids: Grids) -> Array:
     """How many times as long k-blocks take in clusters of so many CTAs where an operand is MN-major."""
-    large = np.minimum(grids.along_m, grids.along_n) > ATOM_ROWS
-    return np.where(large & (ctas > 1), MN_CLUSTER_COST * MN_SHARED_COST ** np.log2(ctas), 1.0)
+    few = (np.minimum(grids.along_m, grids.along_n) > ATOM_ROWS) & (grids.waves <= MN_WAVES)
+    return np.where(few & (ctas > 1), MN_CLUSTER_COST * MN_SHARED_COST ** np.log2(ctas), 1.0)
 
 
 def _narrow(spec: MatmulSpec) -> bool:
