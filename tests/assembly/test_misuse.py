@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tilekit.assembly.errors import FragmentError, TraceError
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import B16, B32, DSMEM, F32, GMEM, PRED, SMEM, U32, U64
 from tilekit.assembly.values import RegisterTile
 from tilekit.assembly.writer import Role, Writer
@@ -390,3 +391,9 @@ def test_a_value_of_some_lanes_is_used_by_the_same_lanes(target: str) -> None:
     few.assign(w.lane() < 16)
     with w.when(few), pytest.raises(TraceError, match="TK-TRACE-021"):
         once + 1
+
+
+def test_what_is_no_fragment_is_not_placed(w: Writer) -> None:
+    """A writer that is given where its shared memory is asked for names what it takes and what reserves memory."""
+    with refused(FragmentError, "TK-FRAG-002", "SharedDeclaration", "w.shared.place"):
+        w.place(SharedDeclaration("a", 16, 2, 16, "tile"))  # type: ignore[arg-type]

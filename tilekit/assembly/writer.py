@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilekit.assembly.control_flow import ControlFlow
-from tilekit.assembly.errors import TraceError
+from tilekit.assembly.errors import FragmentError, TraceError
 from tilekit.assembly.fit import Whole, illegal, require_call, require_symbol, require_whole
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
@@ -42,7 +42,6 @@ from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.uses import Along, Element, Use, Uses
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
-from tilekit.errors import FragmentError
 from tilekit.targets import CHIPS, Target
 
 __all__ = ["MAX_CLUSTER", "MAX_PROFILE", "Parameter", "Role", "Writer", "require_warpgroups"]
