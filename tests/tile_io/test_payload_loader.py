@@ -132,10 +132,11 @@ def test_what_threads_copy_is_not_prefetched(monkeypatch: pytest.MonkeyPatch) ->
     ("names", "message"),
     [
         (("a", "bb"), r"_Loader is for tile 'bb', but the tiles of a stage are 'a', 'b'; nearest: 'b'"),
+        (("a", 3), r"_Loader is for tile 3, but the tiles of a stage are 'a', 'b'"),
         (("a", "a"), r"tile 'a' of a stage is loaded by _Loader and by _Loader"),
     ],
 )
-def test_each_tile_has_one_loader(names: tuple[str, str], message: str) -> None:
+def test_each_tile_has_one_loader(names: tuple[Any, ...], message: str) -> None:
     """A loader of a tile that a stage does not hold, or that has one already, is refused with both names."""
     w = Writer("pair", target="sm_90a", threads=32)
     tiles = StandardPayload(*(OperandTile(name, BF16, 64, "k") for name in "ab")).allocate(w.shared, "inputs", 2)

@@ -351,7 +351,7 @@ class _BoundAlong:
 
 def _unknown(component: str, name: str, tiles: Iterable[str]) -> TraceError:
     known = list(tiles)
-    nearest = "".join(f"; nearest: {found!r}" for found in get_close_matches(name, known, 1, 0.0))
+    nearest = "".join(f"; nearest: {found!r}" for found in get_close_matches(str(name), known, 1, 0.0))
     return TraceError(
         f"{component} is for tile {name!r}, but the tiles of a stage are "
         f"{', '.join(map(repr, known)) or 'none'}{nearest}",
