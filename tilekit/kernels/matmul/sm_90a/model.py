@@ -61,18 +61,6 @@ They wait for each other's stages, each of which waits for its own part of the l
 CLUSTER_COST = 1.03
 """How many times as long k-blocks take in a cluster, whose CTAs fill each other's stages."""
 
-MN_CLUSTER_COST = 1.08
-"""The same again where an operand is MN-major, of more than an instruction's 64 rows of M and of N."""
-
-MN_SHARED_COST = 0.94
-"""And for each doubling of such a cluster: what CTAs share saves more than its requests to L2.
-
-Of 124 such sweeps (2326 configs, H200) the picks lost 5.2 %, and with both lose 3.7 % on shapes left out of the fit.
-"""
-
-MN_WAVES = 2
-"""Waves up to which either was seen; with more, picks lose as much without."""
-
 EIGHT_COST = 1.1
 """The same again in clusters of eight, whose two sides wait for each other."""
 
@@ -85,13 +73,13 @@ SQUARE_COST = 1.1
 THIRD_COST = 1.01
 """How many times as long they take where three warpgroups multiply: a stage is free when the slowest is done."""
 
-LONE_WIDTH = 120
+LONE_WIDTH = 152
 """Columns of one warpgroup's tile from which on its times in a cluster spread by 9 %, where others' do by 6 %.
 
 Of products with MN-major operands; the others' spread by 6 % as well.
 """
 
-LONE_COST = 1.08
+LONE_COST = 1.05
 """How many times as long k-blocks of those are said to take: the price of that risk, not their mean."""
 
 LARGE_TILE = 128 * 176
@@ -439,7 +427,6 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
         wave = wave * np.where(square, SQUARE_COST, 1)
         wave = wave * np.where(c.consumers_per_tile >= 3, THIRD_COST, 1)
         if "mn" in (spec.a_major, spec.b_major):
-            wave = wave * _mn_cluster_cost(ctas, grids)
             lone = (c.tile_m <= ATOM_ROWS) & (c.tile_n >= LONE_WIDTH) & (ctas > 1)
             wave = wave * np.where(lone, LONE_COST, 1)
         wave = wave * (1 + LARGE_COST * np.maximum(area - LARGE_TILE, 0) / (128 * 64))
@@ -471,12 +458,6 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
     columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
     return Estimates(total, lambda i: Estimate(c.each[i], *(column[i].item() for column in columns)))
-
-
-def _mn_cluster_cost(ctas: Array, grids: Grids) -> Array:
-    """How many times as long k-blocks take in clusters of so many CTAs where an operand is MN-major."""
-    few = (np.minimum(grids.along_m, grids.along_n) > ATOM_ROWS) & (grids.waves <= MN_WAVES)
-    return np.where(few & (ctas > 1), MN_CLUSTER_COST * MN_SHARED_COST ** np.log2(ctas), 1.0)
 
 
 def _narrow(spec: MatmulSpec) -> bool:
