@@ -83,7 +83,8 @@ def test_barriers_say_who_arrives_and_who_waits() -> None:
         ({"name": "a", "size": 8, "alignment": 24}, "nearest: 32"),
         ({"name": "a", "size": 8, "alignment": 4096}, f"nearest: {BASE_ALIGNMENT}"),
         ({"name": "a", "size": 8, "count": "inputs"}, "count='inputs'"),
-        ({"name": 3, "size": 8}, "a name is text"),
+        ({"name": ["a"], "size": 8}, "a name that is text"),
+        ({"name": "a", "size": 8, "alignment": 16.0}, "alignment=16.0"),
         ({"name": "a", "size": 8, "kind": "barrier"}, "mbarrier, tile, scratch"),
     ],
 )

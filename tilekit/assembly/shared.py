@@ -172,7 +172,7 @@ class SharedMemory:
         Raises
         ------
         TraceError
-            ``TK-SHARED-001``: a name twice, nothing to reserve, an unknown kind, or an alignment that is no power of
+            ``TK-SHARED-001``: a name twice or no text, numbers that are not whole, nothing to reserve, an unknown kind, or an alignment that is no power of
             two up to `BASE_ALIGNMENT`.
         """
         declared = SharedDeclaration(name, size, count, alignment, kind)
@@ -194,14 +194,15 @@ class SharedMemory:
             ``TK-SHARED-001``, as for `allocate`.
         """
         name, size, count, alignment, kind = declared
+        numbers = {"size": size, "count": count, "alignment": alignment}
+        if not isinstance(name, str) or not all(isinstance(number, Integral) for number in numbers.values()):
+            given = ", ".join(f"{word}={number!r}" for word, number in numbers.items())
+            raise TraceError(
+                f"shared array {name!r}: {given}; legal: a name that is text, and whole numbers", code="TK-SHARED-001"
+            )
         if name in self._origins:
             raise TraceError(
                 f"shared array {name!r} is declared twice: by {self._origins[name]} and by {origin()}",
-                code="TK-SHARED-001",
-            )
-        if not all(isinstance(number, Integral) for number in (size, count)) or not isinstance(name, str):
-            raise TraceError(
-                f"shared array {name!r}: size={size!r}, count={count!r}; a name is text, and both are whole numbers",
                 code="TK-SHARED-001",
             )
         if size < 1 or count < 1:
