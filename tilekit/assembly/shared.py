@@ -172,8 +172,8 @@ class SharedMemory:
         Raises
         ------
         TraceError
-            ``TK-SHARED-001``: a name twice or no text, numbers that are not whole, nothing to reserve, an unknown kind, or an alignment that is no power of
-            two up to `BASE_ALIGNMENT`.
+            ``TK-SHARED-001``: a name twice or no text, numbers that are not whole, nothing to reserve, an unknown kind,
+            or an alignment that is no power of two up to `BASE_ALIGNMENT`.
         """
         declared = SharedDeclaration(name, size, count, alignment, kind)
         return self.place(declared, arrive=arrive, wait=wait, arrivals=arrivals)

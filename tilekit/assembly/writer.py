@@ -214,9 +214,9 @@ class Writer(ControlFlow, Verbs):
         ------
         FragmentError
             Naming the fragment, the operand and what was given: a missing or unknown operand, a wrong register type or
-            list length, an illegal immediate, what is no fragment (``TK-FRAG-002``), a fragment the target does not have (``TK-FRAG-003``),
-            an aligned fragment where lanes may have diverged (``TK-FRAG-004``), a fragment this role may not use
-            (``TK-ROLE-001``).
+            list length, an illegal immediate, what is no fragment (``TK-FRAG-002``), a fragment the target does not
+            have (``TK-FRAG-003``), an aligned fragment where lanes may have diverged (``TK-FRAG-004``), a fragment this
+            role may not use (``TK-ROLE-001``).
         """
         if not isinstance(fragment, Fragment):
             raise FragmentError(
