@@ -93,6 +93,14 @@ def test_the_next_stage_is_asked_for_before_sums_are_added() -> None:
     assert not [line for line in body[-200:] if "LDG" in line]
 
 
+def test_groups_have_a_loop_for_each_number_of_blocks() -> None:
+    """Of two blocks of rows, of one, and of none, without a branch in any; whole matrices have one loop."""
+    config = MatmulConfig(tile=(256, 128), cluster=(1, 2), in_flight=0)
+    for groups, instructions in (("counts", 4 * (2 + 1)), ("ends", 4 * (2 + 1)), (None, 4 * 2)):
+        spec: Any = BlockwiseSpec(scale_load="tma", scale_b_load="tma", groups=groups)  # type: ignore[arg-type]
+        assert tilekit.compile(spec, config=config).isa.count("QGMMA") == instructions
+
+
 def test_groups_have_the_tiles_of_whole_matrices() -> None:
     """Rows stored one by one take registers of the epilogue alone, so 192 of sums are legal and do not spill."""
     config = MatmulConfig(tile=(256, 128), cluster=(1, 2), in_flight=0)

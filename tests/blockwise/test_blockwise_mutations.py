@@ -35,6 +35,7 @@ GROUPED = MatmulConfig(tile=(128, 64), cluster=(1, 1), consumers=1, in_flight=0,
 STAGED = replace(WIDE, k=1536)
 ENDS = replace(TALL, groups=(63, 0, 137), config=GROUPED)
 COUNTS = replace(TALL, m=70, groups=(70, 3, 20), counted=True, config=GROUPED)
+TWO = replace(COUNTS, config=MatmulConfig(tile=(256, 64), cluster=(1, 1), in_flight=0, stages=2))
 TENSOR = replace(
     DIRECT, chip="sm_100a", config=BlackwellConfig(tile=(128, 96), cta_group=1, cluster=(1, 1), accumulator_stages=2)
 )
@@ -160,6 +161,22 @@ def _read_after_release(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScaledAccumulators, "_add", late)
 
 
+def _blocks_end_early(patch: pytest.MonkeyPatch) -> None:
+    ways = ScaledAccumulators.ways
+    patch.setattr(ScaledAccumulators, "ways", lambda self, w, tile: ways(self, w, replace(tile, row=tile.row + 64)))
+
+
+def _stages_kept(patch: pytest.MonkeyPatch) -> None:
+    ways = ScaledAccumulators.ways
+
+    def filled(self: Any, w: Any, tile: Any) -> Iterator[Any]:
+        for promote in ways(self, w, tile):
+            if self._blocks:
+                yield promote
+
+    patch.setattr(ScaledAccumulators, "ways", filled)
+
+
 def _sums_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BlockConsumer, "clear", lambda self, w: None)
 
@@ -206,6 +223,9 @@ PLANTED: list[tuple[str, Plant, ScaledProduct]] = [
     ("a stage that is not waited for", _always_ready, TALL),
     ("a block that is read while it is written", _no_wait_between_blocks, TALL),
     ("a stage that is read when it is given back", _read_after_release, WIDE),
+    ("blocks that end early", _blocks_end_early, ENDS),
+    ("blocks that end early, of counted groups", _blocks_end_early, COUNTS),
+    ("stages that a warpgroup without rows keeps", _stages_kept, TWO),
     ("sums of the tile before", _sums_kept, TENSOR),
     ("one stage for every k-block", _one_stage_for_all, TENSOR),
     ("a stage that is given back before it is read", _given_back_early, TENSOR),

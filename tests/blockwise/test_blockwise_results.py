@@ -11,6 +11,7 @@ import pytest
 import tilekit
 from tests.blockwise.scaled_products import CONFIGS, ScaledProduct, drawn
 from tilekit.dtypes import E4M3
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.runtime import driver
 
 CHIPS = tuple(CONFIGS)
@@ -48,6 +49,35 @@ def test_each_config(case: ScaledProduct) -> None:
 def test_generated(case: ScaledProduct) -> None:
     """Types, shapes, groups, layouts of scales, configs and epilogues, all drawn."""
     case.run(seed=case.seed)
+
+
+def _filled_blocks() -> list[ScaledProduct]:
+    """Groups whose last rows are in each block of 64 of a tile of 256, at either end of it, and empty ones."""
+    sizes = (0, 1, 64, 65, 128, 129, 192, 193, 255, 256)
+    case = ScaledProduct(seed=7, chip="sm_90a", m=256, n=136, k=272, data="places", groups=sizes, counted=True)
+    tall = MatmulConfig(tile=(256, 96), cluster=(1, 1), in_flight=0)
+    lone = MatmulConfig(tile=(128, 96), cluster=(1, 1), consumers=1, in_flight=0)
+    behind = replace(case, m=sum(sizes), counted=False)
+    return [
+        *(replace(case, config=tall.changed(cluster=cluster)) for cluster in ((1, 1), (1, 2), (2, 1))),
+        replace(case, config=lone),
+        replace(behind, config=tall, lie="columns"),
+        replace(behind, config=lone),
+    ]
+
+
+@pytest.mark.parametrize("case", _filled_blocks(), ids=str)
+def test_blocks_below_a_groups_last_row(case: ScaledProduct) -> None:
+    """They are not multiplied, and no row above them is lost; each warpgroup gives every stage back."""
+    case.run(seed=case.n)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", _filled_blocks(), ids=str)
+def test_blocks_below_a_groups_last_row_on_the_gpu(case: ScaledProduct) -> None:
+    """The same bodies."""
+    _skip_without_gpu()
+    case.call("cuda")
 
 
 @pytest.mark.gpu

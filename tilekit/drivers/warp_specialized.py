@@ -264,9 +264,10 @@ class WarpSpecialized:
             for tile in each_tile(w, self.scheduler, role):
                 with schedule.tile(consumer, tile, self.inputs.payload.k):
                     with timed(clock, tile), accumulators.acquire(tile) as target:
-                        for k in self._k_blocks(w, tile):
-                            with consumer.acquire(accumulators.promote) as stage:
-                                op.multiply(w, target, stage, accumulate=k != tile.k_first)
+                        for promote in accumulators.ways(w, tile):
+                            for k in self._k_blocks(w, tile):
+                                with consumer.acquire(promote) as stage:
+                                    op.multiply(w, target, stage, accumulate=k != tile.k_first)
                         schedule.hand_over()
                         consumer.finish()
                     if store is not None and complete is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -289,6 +290,9 @@ class AccumulatorProducer(Protocol):
     @property
     def promote(self) -> Promote | None:
         """What is left to do with a k-block whose reads are done; None where there is nothing."""
+
+    def ways(self, w: Writer, tile: Tile) -> Iterator[Promote | None]:
+        """Device branches over ways to sum `tile`, one of which it takes; each has its own k-loop and `promote`."""
 
 
 class AccumulatorConsumer(Protocol):

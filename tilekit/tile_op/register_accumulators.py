@@ -98,6 +98,10 @@ class RegisterAccumulators:
         """Nothing is left to do with a k-block: the instructions add to what the registers hold."""
         return None
 
+    def ways(self, w: Writer, tile: Tile) -> Iterator[Promote | None]:
+        """One way for all tiles."""
+        yield self.promote
+
     def clear(self, w: Writer) -> None:
         """Zero the accumulators with ordinary moves."""
         for tile in self._tiles:

@@ -136,6 +136,10 @@ class TensorProducer:
         """Nothing is left to do with a k-block: the instructions add to tensor memory."""
         return None
 
+    def ways(self, w: Writer, tile: Tile) -> Iterator[Promote | None]:
+        """One way for all tiles."""
+        yield self.promote
+
 
 class TensorConsumer:
     """What the epilogue role may do with the accumulators: read the next complete stage, and give it back."""

@@ -109,6 +109,8 @@ class Grids:
     asked
         Times that a line of L2 is asked for by the clusters of a wave in a k-block, of the operand of which it is most:
         MN-major, several rows of a few elements share a line.
+    sizes
+        Of groups, those that were drawn: a launch's each.
     """
 
     along_m: Array
@@ -127,6 +129,7 @@ class Grids:
     outside: Array
     ragged: Array
     asked: Array
+    sizes: Array | None = None
 
     @classmethod
     def of(
@@ -151,9 +154,10 @@ class Grids:
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
         rows = -(-along_m // (c.tile_m * c.cluster_m))
         columns = -(-along_n // (c.tile_n * c.cluster_n))
-        drawn = rows[None]
+        drawn, sizes = rows[None], None
         if groups:
-            drawn = _drawn_rows(m, groups, c.tile_m * c.cluster_m)
+            sizes = _drawn_sizes(m, groups, counted=spec.groups == "counts")
+            drawn = _rows_of(sizes, c.tile_m * c.cluster_m)
             rows = drawn.mean(axis=0)
         k_blocks = -(-k // c.k_block)
         share = -(-k_blocks // (c.shares * c.cluster_k))
@@ -219,7 +223,15 @@ class Grids:
             outside=outside,
             ragged=ragged,
             asked=asked,
+            sizes=sizes,
         )
+
+    def filled(self, heights: Array, step: int) -> Array:
+        """Of the rows of groups' tiles, with these heights, those of blocks of `step` rows that a group reaches."""
+        if self.sizes is None:
+            return np.ones(len(heights))
+        blocks = _rows_of(self.sizes, np.full(len(heights), step)).sum(axis=0)
+        return np.asarray(step * blocks / (heights * _rows_of(self.sizes, heights).sum(axis=0)))
 
     @property
     def each(self) -> list[Grid]:
@@ -249,13 +261,23 @@ DRAWS = 32
 """Launches whose groups' sizes are drawn, to see how many tiles are expected."""
 
 
-def _drawn_rows(m: int, groups: int, heights: Array) -> Array:
-    """Rows of tiles of each height in launches of so many groups with `m` rows in all: ``(DRAWS, heights)``.
+def _drawn_sizes(m: int, groups: int, *, counted: bool) -> Array:
+    """Sizes of so many groups in launches with `m` rows in all: ``(DRAWS, groups)``.
 
-    Sizes are exponentially distributed: few groups are large, and many small.
+    Of groups that lie behind each other few are large and many small: sizes are exponentially distributed. Of groups
+    that have a place of their own each (`counted`), `m` is the rows of these places, of which between half and all are
+    taken.
     """
-    parts = np.random.default_rng(0).exponential(size=(DRAWS, groups))
-    sizes = np.rint(parts * (m / parts.sum(axis=1, keepdims=True)))
+    random = np.random.default_rng(0)
+    if counted:
+        return np.ceil(random.uniform(0.5, 1.0, (DRAWS, groups)) * (m / groups))
+    parts = random.exponential(size=(DRAWS, groups))
+    sizes: Array = np.rint(parts * (m / parts.sum(axis=1, keepdims=True)))
+    return sizes
+
+
+def _rows_of(sizes: Array, heights: Array) -> Array:
+    """Rows of tiles of each height in launches of groups with these sizes: ``(DRAWS, heights)``."""
     unique, which = np.unique(heights, return_inverse=True)
     rows: Array = np.stack([np.ceil(sizes / height).sum(axis=1) for height in unique], axis=1)[:, which]
     return rows
