@@ -91,7 +91,8 @@ class Times:
 
     def modelled(self) -> Array:
         """Logarithms of the model's clocks."""
-        logs: Array = np.log(hopper_model.estimates(self.configs, self.workload.spec, self.grids).total)
+        block = hopper_model.BlockClocks.of(self.configs, self.workload.spec, self.grids)
+        logs: Array = np.log(hopper_model.modelled(self.configs, self.workload.spec, self.grids, block)[1])
         return logs
 
     def cost(self) -> float:

@@ -9,6 +9,9 @@ another one where power limits (NOTES.md). Printed worst first; a summary for ea
 classes, of the cases with `FEWEST` configs or more: by rows, layout and type. Its second line is what measuring the
 best six by the model, as tuning at a first call does, would leave.
 
+The trees that correct the model have seen these times; `python -m benchmarks.learn` judges them on shapes that they
+have not seen.
+
 How much of a loss is luck: the quickest of many is one that was measured too quick. Noise as it was seen between two
 measurements of one config (`noise`), drawn anew on top of the times, adds as much to the losses as they hold of it; the
 last line says how much.
@@ -95,7 +98,7 @@ def judged(case: dict[str, Any]) -> Judged | None:
     times = [(config, us) for config, us in times if config.legal(SM_90A, workload.spec)]
     if not times:
         return None
-    clocks = {config: model_clocks(config, workload) for config, _ in times}
+    clocks = model_clocks([config for config, _ in times], workload)
     chosen, chosen_us = min(times, key=lambda entry: clocks[entry[0]])
     quickest, quickest_us = min(times, key=lambda entry: entry[1])
     modelled = clocks[chosen] / CLOCK * 1e6

@@ -46,7 +46,7 @@ from tilekit.errors import TilekitError
 from tilekit.kernels.dispatch import offer
 from tilekit.kernels.family import Selection
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.picker import estimate
+from tilekit.kernels.matmul.picker import estimates
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import Precision
 from tilekit.kernels.registry import families
@@ -74,9 +74,11 @@ COMPILERS = 12
 Replay = Callable[[], None]
 
 
-def model_clocks(config: MatmulConfig, workload: MatmulWorkload) -> float:
-    """The model's time of a launch on the whole chip."""
-    return estimate(config, workload.spec, SM_90A, **shape_of(workload), sms=SM_90A.multiprocessors).total
+def model_clocks(configs: Iterable[MatmulConfig], workload: MatmulWorkload) -> dict[MatmulConfig, float]:
+    """The model's time of a launch with each on the whole chip."""
+    each, shape = list(configs), shape_of(workload)
+    found = estimates(each, workload.spec, SM_90A, **shape, sms=SM_90A.multiprocessors) if each else []
+    return {config: one.total for config, one in zip(each, found, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def sweep(
         if times[LIBRARY] >= behind * ours:
             return first
     found = {config for each in configs if (config := each.changed(**changes or {})).legal(SM_90A, spec)} | {picked}
-    modelled = {config: model_clocks(config, workload) for config in found}
+    modelled = model_clocks(found, workload)
     ranked = sorted(found, key=lambda config: modelled[config])
     chosen = [*ranked[:most], *([picked] if picked not in ranked[:most] else [])]
 

@@ -94,22 +94,16 @@ def variants(config: KernelConfig, spec: MatmulSpec, target: Target) -> list[Ker
     return list(platform(target).model.variants(config, spec, target))
 
 
-def estimate(
-    config: KernelConfig,
-    spec: MatmulSpec,
-    target: Target,
-    *,
-    m: int,
-    n: int,
-    k: int,
-    batches: int,
-    sms: int,
-    read: float = 1.0,
-) -> Estimate:
-    """Model the time of one launch on `sms` multiprocessors."""
-    model, problem = _model(target), Extents(m, n, k, batches, sms, read=read)
-    found: Estimate = model.estimates(model.collect([config], spec), spec, target, problem).at(0)
-    return found
+def estimate(config: KernelConfig, spec: MatmulSpec, target: Target, **problem: Any) -> Estimate:
+    """Model the time of one launch; `problem` is the fields of `Extents`."""
+    return estimates([config], spec, target, **problem)[0]
+
+
+def estimates(configs: Sequence[KernelConfig], spec: MatmulSpec, target: Target, **problem: Any) -> list[Estimate]:
+    """Model the time of one launch with each of several configs, which are compared with each other alone."""
+    model = _model(target)
+    found = model.estimates(model.collect(configs, spec), spec, target, Extents(**problem))
+    return [found.at(number) for number in range(len(configs))]
 
 
 def ranked(

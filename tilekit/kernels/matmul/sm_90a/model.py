@@ -20,6 +20,7 @@ from tilekit.kernels.matmul.sm_90a.candidates import (
     variants,
 )
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.correction import corrected
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
@@ -417,11 +418,22 @@ class BlockClocks:
 
 
 def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimates:
-    """Model the time of one launch of each, in clocks of the highest frequency.
+    """Model the time of one launch of each, in clocks of the highest frequency, as measured times correct it."""
+    c, block = configs, BlockClocks.of(configs, spec, grids)
+    clocks, total = modelled(configs, spec, grids, block)
+    total = corrected(total, configs, spec, grids, block, clocks)
+    rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
+    dram = grids.bytes / rate / np.maximum(grids.waves, 1)
+    columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
+    return Estimates(total, lambda i: Estimate(c.each[i], *(column[i].item() for column in columns)))
+
+
+def modelled(configs: HopperConfigs, spec: MatmulSpec, grids: Grids, block: BlockClocks) -> tuple[Array, Array]:
+    """The time of one launch of each by the model alone: without a limit of power, and with it.
 
     There are waves of tiles, each limited by its slowest resource, and all of them by power.
     """
-    c, block = configs, BlockClocks.of(configs, spec, grids)
+    c = configs
     area = c.tile_m * c.tile_n
     output = area * spec.out_dtype.bytes / c.cluster_k * _store_cost(c, spec)
     stores = output / _store_rate(spec) + _epilogue_waits(c, spec)
@@ -462,10 +474,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
         shared = (c.tile_m <= ATOM_ROWS) & (c.cluster_n > 1) & (c.cluster_m == 1)
         clocks *= np.where(shared, SHARED_ROWS_COST, 1)
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
-    total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
-    dram = grids.bytes / rate / np.maximum(grids.waves, 1)
-    columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
-    return Estimates(total, lambda i: Estimate(c.each[i], *(column[i].item() for column in columns)))
+    return clocks, np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
 
 
 def _narrow(spec: MatmulSpec) -> bool:

@@ -1,0 +1,166 @@
+"""Grow the trees that correct the picker's model of Hopper, and judge them on shapes that they have not seen.
+
+    python -m benchmarks.learn                # losses of the model alone and corrected, cross-validated
+    python -m benchmarks.learn --write        # grown on all times, into the package
+
+Needs LightGBM (``pip install 'tilekit-gpu[learn]'``). What is learned is what is left over of the model: of each config
+the logarithm of its time over the model's, less the mean of its case, since only the order within a case matters. A
+shape is in one fold whole, with all its cases. Run it again after every change of the model or of a kernel's speed:
+trees know nothing but what the model makes of a config.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.fit import Times
+from benchmarks.model import ALL_TIMES, FEWEST
+from tilekit.heuristics.trees import Trees
+from tilekit.kernels.matmul.estimates import Array
+from tilekit.kernels.matmul.sm_90a import correction
+from tilekit.kernels.matmul.sm_90a import model as hopper_model
+
+FOLDS = 6
+LEARNED_NEAR = 1.6
+"""Configs that take so many times as long as a case's best, by the model, are not learned from: nothing picks them."""
+
+SETTINGS: dict[str, Any] = {
+    "n_estimators": 400,
+    "num_leaves": 24,
+    "max_depth": 12,
+    "learning_rate": 0.05,
+    "min_child_samples": 40,
+    "colsample_bytree": 0.6,
+    "subsample": 0.8,
+    "subsample_freq": 1,
+    "reg_lambda": 5.0,
+    "random_state": 0,
+    "deterministic": True,
+    "force_row_wise": True,
+    "n_jobs": 1,
+    "verbose": -1,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is learned from a case's times.
+
+    Attributes
+    ----------
+    shape
+        Its extents, in a word.
+    features, over
+        Of each config, and the logarithm of its time over the model's, less the case's mean.
+    modelled, taken
+        Logarithms of the model's time and of that measured, in clocks.
+    """
+
+    shape: str
+    features: Array
+    over: Array
+    modelled: Array
+    taken: Array
+
+    @classmethod
+    def of(cls, case: dict[str, Any]) -> Case | None:
+        """Those of a sweep's case; None if there are fewer than two configs to tell apart."""
+        times = Times.of(case)
+        if times is None or not correction.corrects(times.workload.spec):
+            return None
+        configs, spec, grids = times.configs, times.workload.spec, times.grids
+        block = hopper_model.BlockClocks.of(configs, spec, grids)
+        clocks, total = hopper_model.modelled(configs, spec, grids, block)
+        near = total <= LEARNED_NEAR * total.min()
+        if near.sum() < 2:
+            return None
+        features = correction.features(configs, spec, grids, block, clocks, np.flatnonzero(near))
+        modelled, taken = np.log(total[near]), times.log_times[near]
+        over = taken - modelled
+        return cls(times.workload.label, features, over - over.mean(), modelled, taken)
+
+    def loss(self, correction: Array | float = 0.0) -> float:
+        """How many times as long the first by the corrected model takes as the quickest."""
+        return math.exp(self.taken[np.argmin(self.modelled + correction)] - self.taken.min())
+
+
+def cases() -> Iterator[Case]:
+    """Every case of the kept sweeps."""
+    for path in ALL_TIMES:
+        for case in json.loads(gzip.decompress(path.read_bytes())):
+            if found := Case.of(case):
+                yield found
+
+
+def grown(learned: Sequence[Case]) -> Any:
+    """A LightGBM model of what is left over."""
+    import lightgbm
+
+    booster = lightgbm.LGBMRegressor(**SETTINGS)
+    return booster.fit(np.concatenate([c.features for c in learned]), np.concatenate([c.over for c in learned]))
+
+
+def trees_of(grown: Any) -> Trees:
+    """LightGBM's trees in arrays."""
+    nodes: list[tuple[int, float, int, int, float]] = []
+
+    def add(node: dict[str, Any]) -> int:
+        at = len(nodes)
+        nodes.append((0, 0.0, at, at, node.get("leaf_value", 0.0)))
+        if "leaf_value" not in node:
+            left, right = add(node["left_child"]), add(node["right_child"])
+            nodes[at] = (node["split_feature"], node["threshold"], left, right, 0.0)
+        return at
+
+    roots = [add(tree["tree_structure"]) for tree in grown.booster_.dump_model()["tree_info"]]
+    feature, threshold, left, right, value = zip(*nodes, strict=True)
+    return Trees(
+        np.array(roots, np.int16),
+        np.array(feature, np.int8),
+        np.array(threshold, np.float32),
+        np.array(left, np.int16),
+        np.array(right, np.int16),
+        np.array(value, np.float32),
+    )
+
+
+def said(name: str, losses: Sequence[float]) -> str:
+    """A line of the table."""
+    mean = math.exp(sum(map(math.log, losses)) / len(losses))
+    over = [sum(loss > most for loss in losses) for most in (1.05, 1.1, 1.2)]
+    return f"{name:<12}{len(losses):>6}{mean:>9.4f}" + "".join(f"{count:>6}" for count in over) + f"{max(losses):>8.3f}"
+
+
+def main(
+    write: Annotated[bool, typer.Option(help="Write the trees that the picker reads.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
+) -> None:
+    """Judge by folds over shapes, and write trees of all cases."""
+    every = list(cases())
+    shapes = sorted({case.shape for case in every})
+    fold = dict(zip(shapes, np.random.default_rng(seed).permutation(len(shapes)) % FOLDS, strict=True))
+    before, after = [], []
+    for number in range(FOLDS):
+        trees = trees_of(grown([case for case in every if fold[case.shape] != number]))
+        for case in every:
+            if fold[case.shape] == number and len(case.over) >= FEWEST:
+                before.append(case.loss())
+                after.append(case.loss(trees.sums(case.features)))
+    typer.echo(f"{'':<12}{'cases':>6}{'mean':>9}{'>1.05':>6}{'>1.1':>6}{'>1.2':>6}{'worst':>8}")
+    typer.echo(said("model", before) + "\n" + said("corrected", after))
+    if write:
+        trees = trees_of(grown(every))
+        trees.write(correction.PATH)
+        typer.echo(f"{len(trees.roots)} trees, {len(trees.value)} nodes, {correction.PATH.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    typer.run(main)
