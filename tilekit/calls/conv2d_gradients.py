@@ -19,7 +19,8 @@ from tilekit.calls.conv2d_products import images_product, is_product, launch, we
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type
-from tilekit.kernels.conv2d.arguments import read_axes, read_groups, read_pixels
+from tilekit.kernels.conv2d.arguments import read_groups, read_pixels
+from tilekit.kernels.conv2d.axes import read_axes
 from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.phased import PhasedArguments

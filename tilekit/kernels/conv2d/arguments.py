@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from operator import index
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -23,6 +22,7 @@ from tilekit.arrays import (
 from tilekit.epilogue.python import EpilogueCall
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type, settings
+from tilekit.kernels.conv2d.axes import read_axes
 from tilekit.kernels.conv2d.copied_problem import by_threads, read_on
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch
@@ -33,15 +33,6 @@ from tilekit.kernels.matmul.legal import check_types
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
 from tilekit.tiles.operand import SWIZZLE_BYTES
-
-_LEAST = {"stride": 1, "padding": 0, "dilation": 1}
-"""The least number that each may be, and the usual one."""
-
-_MOST_COUNTED = (1 << 32) - 1
-"""The largest number of a kernel's counters."""
-
-_MOST_PIXELS = (1 << 31) - 1
-"""Of an image's result: kernels count rows of the product in 32 bits."""
 
 
 class ConvOperands(SharedEpilogueKeywords, total=False):
@@ -185,47 +176,6 @@ def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
             code="TK-CONV-002",
         )
     return groups
-
-
-def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
-    """How filters go over images, with at least one output pixel."""
-    steps, pads, aparts = (read_pair(given.get(name, least), name) for name, least in _LEAST.items())
-    axes = []
-    for i, name in enumerate(("height", "width")):
-        axis = Axis(name, x.shape[1 + i], w.shape[1 + i], steps[i], pads[i], aparts[i])
-        if axis.out < 1:
-            reach = axis.end - axis.apart + 1
-            raise ArgumentError(
-                f"filters of {name} {axis.taps}, {reach} with dilation {axis.apart}, are larger than images of "
-                f"{axis.extent} with padding {axis.pad}; nearest: padding={-((axis.extent - reach) // 2)}",
-                code="TK-CONV-003",
-            )
-        axes.append(axis)
-    if axes[0].out * axes[1].out > _MOST_PIXELS:
-        raise ArgumentError(
-            f"padding: given {given.get('padding', 0)}: an image's result would have {axes[0].out} x {axes[1].out} "
-            f"pixels; legal: up to {_MOST_PIXELS} in all; nearest: padding={min(max(pads), 1 << 14)}",
-            code="TK-CONV-003",
-        )
-    return axes
-
-
-def read_pair(given: Any, name: str) -> tuple[int, int]:
-    """Read a stride, padding or dilation: a number for both axes, or one for each: down and along."""
-    least = _LEAST[name]
-    pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
-    try:
-        down, along = (index(number) for number in pair)
-        legal = not any(isinstance(number, bool) for number in pair) and least <= min(down, along)
-    except (TypeError, ValueError):
-        legal = False
-    if not legal:
-        words = f"a whole number from {least} on, or two (down, along)"
-        raise ArgumentError.of(name, given, legal=words, nearest=least, code="TK-CONV-003")
-    if max(down, along) > _MOST_COUNTED:
-        words = f"whole numbers up to {_MOST_COUNTED}, as kernels count"
-        raise ArgumentError.of(name, given, legal=words, nearest=_MOST_COUNTED, code="TK-CONV-003")
-    return down, along
 
 
 def _bias(bias: Any, count: int, groups: int) -> ArrayView:
