@@ -233,17 +233,26 @@ def lay_out_scales(scales: Any, *, target: PlaceName | None = None, stream: Any 
     Raises
     ------
     ArgumentError
-        ``TK-SCALE-002`` for what is no matrix, ``TK-SCALE-001`` for another type.
+        ``TK-SCALE-002`` for what is no matrix, ``TK-SCALE-001`` for another type, or a chip that reads no such scales.
     """
     view = view_of(scales, "scales")
     if view.dtype not in (UE8M0, U8, E4M3):
         raise ArgumentError.of("scales", view.dtype, legal="ue8m0, uint8 or e4m3", nearest="ue8m0", code="TK-SCALE-001")
-    if len(view.shape) != 2 or min(view.strides) < 0:
-        raise ArgumentError.of(
-            "scales", tuple(view.shape), legal="(rows, K / block), not backwards", code="TK-SCALE-002"
+    if len(view.shape) != 2:
+        raise ArgumentError.of("scales", tuple(view.shape), legal="(rows, K / block)", code="TK-SCALE-002")
+    if min(view.strides) < 0:
+        raise ArgumentError(
+            f"scales has strides {tuple(view.strides)}: scales may not run backwards; pass a copy, for example "
+            "scales.copy() of an array",
+            code="TK-SCALE-002",
         )
-    place = next(name for name, chip in TARGETS.items() if chip.has("tensor_memory"))
-    chip, device = resolve_target(view, place if target is None and view.device == "cpu" else target)
+    read_by = [name for name, chip in TARGETS.items() if chip.has("tensor_memory")]
+    chip, device = resolve_target(view, read_by[0] if target is None and view.device == "cpu" else target)
+    if target in TARGETS and target not in read_by:  # a GPU that is there lays scales out for another
+        raise ArgumentError.of(
+            "target", target, legal=f"{', '.join(read_by)}, whose tensor core reads scales so", nearest=read_by[0],
+            code="TK-SCALE-001",
+        )  # fmt: skip
     rows, count = view.shape
     found = laid_out(Scales(view, True, rows, count), chip, device, stream).view.owner
     return found.view(scales.dtype)

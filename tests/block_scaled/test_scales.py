@@ -14,6 +14,7 @@ from tilekit.errors import ArgumentError
 
 KINDS = ("mxfp8", "mxfp4", "nvfp4")
 UE8M0, E4M3 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn
+CODES = np.ones((4, 3), np.uint8)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (128, 4), (129, 5), (300, 13)])
@@ -142,6 +143,11 @@ def test_wrong_calls() -> None:
         (lambda: tilekit.matmul(np.ma.masked_array(x), x.T), "a has a mask.*TK-ARRAY-002"),
         (lambda: tilekit.quantise(x, dtype=ml_dtypes.float8_e5m2fnuz), "dtype: given.*nearest legal: 'e5m2'"),
         (lambda: tilekit.lay_out_scales(x), "scales: given f32; legal: ue8m0, uint8 or e4m3.*TK-SCALE-001"),
+        (
+            lambda: tilekit.lay_out_scales(np.ones((4, 3), np.uint8)[::-1]),
+            r"scales has strides \(-3, 1\).*TK-SCALE-002",
+        ),
+        (lambda: tilekit.lay_out_scales(CODES, target="sm_80"), "target: given 'sm_80'.*'sm_100a'"),
         (lambda: tilekit.lay_out_scales(np.ones(3, np.uint8)), r"scales: given \(3,\).*TK-SCALE-002"),
     ):
         with pytest.raises(ArgumentError, match=message):

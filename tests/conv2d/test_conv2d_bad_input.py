@@ -39,6 +39,14 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tilekit.conv2d(X, W.astype(np.float16)),
         "x is bf16 and w is f16.*for example w to bf16.*TK-MM-001",
     ),
+    "8-bit floats that a chip lacks": (
+        lambda: tilekit.conv2d(*(a.astype(ml_dtypes.float8_e4m3fn) for a in (X, W)), target="sm_80"),
+        "x is e4m3 and w is e4m3: sm_80 has no.*TK-MM-001",
+    ),
+    "8-bit floats of another kind": (
+        lambda: tilekit.conv2d(*(a.astype(ml_dtypes.float8_e4m3fnuz) for a in (X, W))),
+        "x is e4m3fnuz: of 8-bit floats.*TK-MM-001",
+    ),
     "f32": (
         lambda: tilekit.conv2d(*(a.astype(np.float32) for a in (X, W))),
         "x is f32 and w is f32.*for example both to bf16",

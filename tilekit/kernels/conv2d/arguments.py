@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -29,7 +29,7 @@ from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.epilogue_arguments import SharedEpilogueKeywords
 from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
-from tilekit.kernels.matmul.legal import check_types
+from tilekit.kernels.matmul.legal import check_floats, check_types
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
 from tilekit.tiles.operand import SWIZZLE_BYTES
@@ -98,6 +98,7 @@ class ConvArguments(MatmulArguments):
             epilogue["epilogue"] = given["epilogue"]
             views = _operands(given["epilogue"], shape, groups)
         target, device = resolve_target(images, given.get("target"), memory=memory)
+        check_floats(target, images.dtype, filters.dtype, ("x", "w"))
         more: dict[str, Any] = {"memory": memory, "target": target, "device": device, "extents": shape}
         more |= {"axes": (y, along), **settings(given)}
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
@@ -156,19 +157,10 @@ def read_pixels(array: Any, name: str) -> ArrayView:
 def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
     """Check types and extents of both operands, and that groups divide them."""
     check_types(x.dtype, w.dtype, ("x", "w"))
-    channels, count = x.shape[3], w.shape[0]
-    if 0 in x.shape[1:] or 0 in w.shape[1:]:
-        raise ArgumentError(
-            f"x is {x.shape} and w is {w.shape} (channels last): only N and K may be 0; nearest: 1", code="TK-CONV-001"
-        )
-    if groups < 1 or channels % groups or count % groups:
-        legal = [n for n in range(1, channels + 1) if channels % n == 0 and count % n == 0]
-        nearest = min(legal, key=lambda n: abs(n - groups))
-        raise ArgumentError(
-            f"groups={groups} with {channels} channels of x and {count} filters: groups divide both; "
-            f"nearest: {nearest}",
-            code="TK-CONV-002",
-        )
+    channels = x.shape[3]
+    for name, view in (("x", x), ("w", w)):
+        require_extents(name, view)
+    require_divided(groups, {"channels of x": channels, "filters": w.shape[0]})
     if w.shape[3] * groups != channels:
         raise ArgumentError(
             f"x has {channels} channels and w has {w.shape[3]}: with groups={groups} a filter has {channels // groups}"
@@ -176,6 +168,28 @@ def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
             code="TK-CONV-002",
         )
     return groups
+
+
+def require_extents(name: str, view: ArrayView) -> None:
+    """Raise `ArgumentError` (``TK-CONV-001``) for images or filters without an element each."""
+    if 0 in view.shape[1:]:
+        raise ArgumentError(
+            f"{name} is {view.shape} (channels last): only N and K may be 0; nearest: 1",
+            code="TK-CONV-001",
+        )
+
+
+def require_divided(groups: int, counts: dict[str, int]) -> None:
+    """Raise `ArgumentError` (``TK-CONV-002``) for groups that do not divide channels or filters, said with what."""
+    if groups >= 1 and not any(count % groups for count in counts.values()):
+        return
+    shared = gcd(*counts.values()) or 1
+    nearest = min((n for n in range(1, shared + 1) if shared % n == 0), key=lambda n: abs(n - groups))
+    raise ArgumentError(
+        f"groups={groups} with {' and '.join(f'{count} {what}' for what, count in counts.items())}: groups divide "
+        f"{'both' if len(counts) > 1 else 'them'}; nearest: {nearest}",
+        code="TK-CONV-002",
+    )
 
 
 def _bias(bias: Any, count: int, groups: int) -> ArrayView:
