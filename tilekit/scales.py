@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from tilekit.annotations import number
+from tilekit.annotations import call_checked, number
 from tilekit.arrays import is_array, masked, view_of
 from tilekit.dtypes import E2M1, E2M1X2, E4M3, E5M2, U8, UE8M0, DType, as_dtype
 from tilekit.emulator.core.errors import shown
@@ -66,6 +66,7 @@ class Quantised(NamedTuple):
     scale: float
 
 
+@call_checked
 @_QUIETLY
 def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | None = None) -> Quantised:
     """Round a matrix to a format whose blocks of K, the last dimension, have scales.
@@ -154,6 +155,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     return Quantised(code[:, 0::2] + code[:, 1::2] * 16, scales, overall)
 
 
+@call_checked
 @_QUIETLY
 def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
     """Return the f32 numbers of a quantised matrix, or of scales alone.
@@ -213,6 +215,7 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
     return found * repeated[:, :k] * factor
 
 
+@call_checked
 def lay_out_scales(scales: Any, *, target: PlaceName | None = None, stream: Any = None) -> Any:
     """Return scales as the tensor core reads them, for `scaled_matmul`, which then need not do it at each call.
 

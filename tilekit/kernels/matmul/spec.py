@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from tilekit.annotations import check_fields
+from tilekit.annotations import call_checked, check_fields
 from tilekit.assembly.fragment_files import fragments_of
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.writer import Role, Writer
@@ -40,6 +40,7 @@ Precision = Literal["tf32"]
 Accumulation = Literal["fast", "promoted"]
 
 
+@call_checked
 @dataclass(frozen=True)
 class MatmulSpec:
     """``D = activation(scale * scale_a * (A @ B) * scale_b + bias)`` with f32 accumulation.
