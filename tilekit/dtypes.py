@@ -219,4 +219,7 @@ def _unknown(what: Any, name: str) -> ArgumentError:
     names = [name for name, dtype in _BY_NAME.items() if dtype not in _OTHERS]
     close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     nearest = _NEAREST.get(text, _BY_NAME[close[0]] if close else None)
+    if isinstance(what, np.dtype):  # of the other byte order
+        native = what.newbyteorder("=")
+        nearest = next((dtype for dtype in (*DTYPES, S32) if dtype.numpy == native), nearest)
     return ArgumentError.of(name, text, legal=legal, nearest=nearest and nearest.name, code="TK-DTYPE-001")

@@ -67,6 +67,12 @@ class ArgumentError(TilekitError, ValueError):
         return cls(f"{name}: given {shown(given)}; legal: {legal}{hint}", code=code)
 
 
+class CallError(ArgumentError, TypeError):
+    """A call with a keyword that there is not, or with arguments too few or too many."""
+
+    code = "TK-ARG-002"
+
+
 class ConfigError(TilekitError, ValueError):
     """A kernel configuration cannot be built; lists every problem at once.
 

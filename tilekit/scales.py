@@ -6,15 +6,17 @@ arrays only MXFP4 is made, whose scales are uint8.
 
 from __future__ import annotations
 
+import difflib
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from tilekit.annotations import number
-from tilekit.arrays import view_of
-from tilekit.dtypes import E2M1X2, E4M3, E5M2, U8, UE8M0, DType
+from tilekit.annotations import call_checked, number
+from tilekit.arrays import is_array, masked, view_of
+from tilekit.dtypes import E2M1, E2M1X2, E4M3, E5M2, U8, UE8M0, DType, as_dtype
+from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.layout import laid_out
 from tilekit.kernels.block_scaled.scales import Scales
@@ -34,11 +36,14 @@ _NORMAL = float(np.finfo(np.float32).tiny)
 _MOST = float(np.finfo(np.float32).max) / 8
 """Of NVFP4's scale of the whole: six times that is a number of f32 still."""
 
+_QUIETLY: Final = np.errstate(all="ignore")
+"""Numbers beyond f32's become its infinities, without a warning of NumPy's."""
+
 _TABLES = {
     E4M3: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32),
     E5M2: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e5m2).astype(np.float32),
     UE8M0: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu).astype(np.float32),
-    E2M1X2: np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32),
+    **dict.fromkeys((E2M1, E2M1X2), np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32)),
 }
 """What each code stands for."""
 
@@ -61,6 +66,8 @@ class Quantised(NamedTuple):
     scale: float
 
 
+@call_checked
+@_QUIETLY
 def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | None = None) -> Quantised:
     """Round a matrix to a format whose blocks of K, the last dimension, have scales.
 
@@ -73,31 +80,31 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     dtype
         Of MXFP8's elements: e4m3 or e5m2.
     scale
-        Of NVFP4: that of the whole, by default its largest number / 2688.
+        Of NVFP4: that of the whole, by default its largest number / 2688, and 1.18e-38 if that is less: the smallest
+        number whose inverse f32 has.
 
     Returns
     -------
     Quantised
         MXFP8's and MXFP4's scales are the powers of two that the OCP's Microscaling specification gives, and too large
         elements become the largest; NVFP4's are a sixth of a block's largest, over that of the whole matrix / 2688, and
-        elements are multiplied by the inverse of both as f32 has it.
+        elements are multiplied by the inverse of both as f32 has it. Blocks whose scale times that of the whole is
+        below 1.18e-38 have no such inverse and become zeros: by default those whose largest is below 7.05e-38.
 
     Raises
     ------
     ArgumentError
-        ``TK-SCALE-005``.
+        ``TK-SCALE-005``; ``TK-ARRAY-002`` for a masked array.
     """
     found = _format_named(to)
-    element = str(dtype if found.packed == 1 else "e2m1x2")
-    if element not in found.types:
-        raise ArgumentError.of("dtype", dtype, legal=" or ".join(found.types), nearest="e4m3", code="TK-SCALE-005")
+    element = _element_named(dtype, found) if found.packed == 1 else "e2m1x2"
     if scale is not None:
         legal = f"a number above 0 ({_NORMAL:.3g} to {_MOST:.3g}) for nvfp4; MXFP8 and MXFP4 have none"
         given = number(scale, "scale", words=legal, code="TK-SCALE-005")
         if found.scale is UE8M0 or not _NORMAL <= given <= _MOST:
             raise ArgumentError.of("scale", scale, legal=legal, nearest=None, code="TK-SCALE-005")
     xp = _library(x, "x")
-    if not (x.is_floating_point() if _torch(xp) else x.dtype.kind in "fV"):
+    if not (x.is_floating_point() if _torch(xp) else _floats(x.dtype)):
         raise ArgumentError.of("x", x.dtype, legal="an array of floats", nearest="float32", code="TK-SCALE-005")
     if len(x.shape) != 2 or x.shape[1] % found.packed:
         raise ArgumentError(
@@ -148,13 +155,16 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     return Quantised(code[:, 0::2] + code[:, 1::2] * 16, scales, overall)
 
 
+@call_checked
+@_QUIETLY
 def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
     """Return the f32 numbers of a quantised matrix, or of scales alone.
 
     Parameters
     ----------
     values
-        8-bit floats, or pairs of e2m1 as uint8 or ``torch.float4_e2m1fn_x2``; or all that `quantise` returned.
+        8-bit floats, e2m1 of ml_dtypes, or pairs of e2m1 as uint8 or ``torch.float4_e2m1fn_x2``; or all that `quantise`
+        returned.
     scales
         (rows, K / block) of e4m3, or of ue8m0 (or uint8).
     scale
@@ -163,15 +173,15 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
     Raises
     ------
     ArgumentError
-        ``TK-SCALE-001``, ``TK-SCALE-002`` or ``TK-SCALE-005``.
+        ``TK-SCALE-001``, ``TK-SCALE-002`` or ``TK-SCALE-005``; ``TK-ARRAY-002`` for a masked array.
     """
+    factor = np.float32(number(scale, "scale", code="TK-SCALE-005"))
     if isinstance(values, Quantised):
-        if scales is not None or scale != 1.0:
+        if scales is not None or factor != 1:
             raise ArgumentError.of(
                 "values", "a Quantised", legal="its values, where scales are given beside them", code="TK-SCALE-005"
             )
         return dequantise(*values)
-    factor = np.float32(number(scale, "scale", code="TK-SCALE-005"))
     xp, dtype = _library(values, "values"), view_of(values, "values").dtype
     dtype = E2M1X2 if dtype is U8 else dtype
     if dtype not in _TABLES:
@@ -180,7 +190,7 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
     if len(values.shape) != 2 and (scales is not None or dtype is E2M1X2):
         legal = "(rows, K) of values with scales, and of pairs"
         raise ArgumentError.of("values", tuple(values.shape), legal=legal, code="TK-SCALE-005")
-    codes = _retyped(xp, values, U8)
+    codes = _retyped(xp, values, U8) & (15 if dtype is E2M1 else 255)
     if dtype is E2M1X2:
         codes = xp.stack([codes & 15, codes >> 4], -1).reshape((codes.shape[0], 2 * codes.shape[1]))
     found = _looked_up(xp, _TABLES[dtype], codes, values)
@@ -205,6 +215,7 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
     return found * repeated[:, :k] * factor
 
 
+@call_checked
 def lay_out_scales(scales: Any, *, target: PlaceName | None = None, stream: Any = None) -> Any:
     """Return scales as the tensor core reads them, for `scaled_matmul`, which then need not do it at each call.
 
@@ -225,17 +236,26 @@ def lay_out_scales(scales: Any, *, target: PlaceName | None = None, stream: Any 
     Raises
     ------
     ArgumentError
-        ``TK-SCALE-002`` for what is no matrix, ``TK-SCALE-001`` for another type.
+        ``TK-SCALE-002`` for what is no matrix, ``TK-SCALE-001`` for another type, or a chip that reads no such scales.
     """
     view = view_of(scales, "scales")
     if view.dtype not in (UE8M0, U8, E4M3):
         raise ArgumentError.of("scales", view.dtype, legal="ue8m0, uint8 or e4m3", nearest="ue8m0", code="TK-SCALE-001")
-    if len(view.shape) != 2 or min(view.strides) < 0:
-        raise ArgumentError.of(
-            "scales", tuple(view.shape), legal="(rows, K / block), not backwards", code="TK-SCALE-002"
+    if len(view.shape) != 2:
+        raise ArgumentError.of("scales", tuple(view.shape), legal="(rows, K / block)", code="TK-SCALE-002")
+    if min(view.strides) < 0:
+        raise ArgumentError(
+            f"scales has strides {tuple(view.strides)}: scales may not run backwards; pass a copy, for example "
+            "scales.copy() of an array",
+            code="TK-SCALE-002",
         )
-    place = next(name for name, chip in TARGETS.items() if chip.has("tensor_memory"))
-    chip, device = resolve_target(view, place if target is None and view.device == "cpu" else target)
+    read_by = [name for name, chip in TARGETS.items() if chip.has("tensor_memory")]
+    chip, device = resolve_target(view, read_by[0] if target is None and view.device == "cpu" else target)
+    if target in TARGETS and target not in read_by:  # a GPU that is there lays scales out for another
+        raise ArgumentError.of(
+            "target", target, legal=f"{', '.join(read_by)}, whose tensor core reads scales so", nearest=read_by[0],
+            code="TK-SCALE-001",
+        )  # fmt: skip
     rows, count = view.shape
     found = laid_out(Scales(view, True, rows, count), chip, device, stream).view.owner
     return found.view(scales.dtype)
@@ -247,10 +267,33 @@ def _format_named(name: str) -> ScaleFormat:
     return FORMATS[name]
 
 
+def _element_named(dtype: Any, found: ScaleFormat) -> str:
+    """The element type that is meant, of those of a format."""
+    try:
+        name = as_dtype(dtype, "dtype").name
+    except ArgumentError:  # of a type that no product has
+        name = shown(dtype)
+    if name not in found.types:
+        near = difflib.get_close_matches(name, found.types, n=1, cutoff=0.0)
+        raise ArgumentError.of("dtype", dtype, legal=" or ".join(found.types), nearest=near[0], code="TK-SCALE-005")
+    return name
+
+
+def _floats(dtype: Any) -> bool:
+    """Whether a type of NumPy's or ml_dtypes's is one of real numbers with a fraction."""
+    try:
+        ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no annotation there
+    except ValueError:
+        return False
+    return bool(dtype.kind != "c")
+
+
 def _library(array: Any, name: str) -> Any:
     """The array's namespace."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise masked(name)
     root = type(array).__module__.partition(".")[0]
-    if root not in ("numpy", "torch", "cupy"):
+    if root not in ("numpy", "torch", "cupy") or not is_array(array):
         raise ArgumentError.of(name, array, legal="an array of NumPy, torch or CuPy", code="TK-SCALE-005")
     return sys.modules[root]
 

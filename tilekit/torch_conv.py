@@ -18,7 +18,8 @@ from tilekit.calls.conv2d import conv2d_result_of
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
-from tilekit.kernels.conv2d.arguments import ConvKeywords, read_pair
+from tilekit.kernels.conv2d.arguments import ConvKeywords
+from tilekit.kernels.conv2d.axes import read_pair
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.torch_arguments import read_values, require_tensors

@@ -71,7 +71,9 @@ def test_unknown_types_are_refused(given: Any) -> None:
 
 
 def test_a_misspelling_is_answered_with_the_nearest_type() -> None:
-    """The message for a near miss names what was probably meant."""
+    """The message for a near miss names what was probably meant: of another byte order the same type."""
+    with pytest.raises(ArgumentError, match=r"given '>f2'.*nearest legal: 'f16'"):
+        as_dtype(np.dtype(">f2"))
     with pytest.raises(ArgumentError, match="nearest legal: 'bf16'"):
         as_dtype("bfloat")
 

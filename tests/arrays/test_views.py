@@ -47,9 +47,9 @@ def test_a_field_of_a_structured_array_is_refused() -> None:
     assert caught.value.code == "TK-ARRAY-004"
 
 
-@pytest.mark.parametrize("given", [[1.0, 2.0], 3.0, None, "abc", np.float32(1), np.ma.zeros(3)])
+@pytest.mark.parametrize("given", [[1.0, 2.0], 3.0, None, "abc", np.float32(1)])
 def test_what_is_no_array_is_refused(given: Any) -> None:
-    """Lists, scalars and masked arrays (whose mask would be lost) are refused with the argument's name and type."""
+    """Lists and scalars are refused with the argument's name and type."""
     with pytest.raises(ArgumentError, match=f"b is a .*{type(given).__name__}; pass an array") as caught:
         view_of(given, "b")
     assert caught.value.code == "TK-ARRAY-001"

@@ -33,6 +33,11 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         "scale_a is e4m3.*nearest: mxfp8.*TK-SCALE-001",
     ),
     "two types of scales": (call(*Q.call[:3], np.ones((64, 8), SB.dtype)), "scale_a is e4m3 and scale_b is ue8m0"),
+    "scales of f32 beside others": (
+        call(scale_b=np.ones((1, 1), np.float32)),
+        "scale_a is ue8m0 and scale_b is f32; legal.*both scales f32 for 128 elements.*nearest: mxfp8",
+    ),
+    "one row of a": (call(a=np.broadcast_to(A[:1], A.shape)), r"rows that share one place \(stride 0\).*TK-MM-013"),
     "scales of bf16": (call(scale_a=SA.astype(BF16)), "scale_a is bf16; legal: ue8m0.*nearest.*TK-SCALE-001"),
     "scales too few": (call(scale_a=SA[:, :3]), r"scale_a has shape \(48, 3\).*M=48 and K=128.*nearest: \(48, 4\)"),
     "scales of rows": (call(scale_b=SB.T), r"scale_b has shape \(4, 64\).*N=64.*TK-SCALE-002"),

@@ -191,7 +191,14 @@ ONE = np.zeros((8, 32), ml_dtypes.float8_e4m3fn)
     [
         (P, {"out_dtype": "mxfp4"}, r"b has 31 columns.*nearest: 32.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "e2m1"}, r"'mxfp4' or 'nvfp4'.*TK-SCALE-006"),
-        (EVEN, {"out_dtype": "mxfp8", "residual": ONE}, r"residual.*TK-SCALE-006|TK-MM-0"),
+        (EVEN, {"out_dtype": "mxfp8", "residual": ONE}, r"residual.*TK-SCALE-006"),
+        (EVEN, {"out_dtype": "mxfp8", "residual": np.zeros((8, 32), np.float32)}, "residual.*TK-SCALE-006"),
+        (
+            EVEN,
+            {"out_dtype": "mxfp8", "out": (np.broadcast_to(ONE[:1], (8, 32)), ONE[:, :1])},
+            r"out\[0\] is read-only",
+        ),
+        (EVEN, {"out_dtype": "mxfp8", "out": (ONE, ONE[:, :1].view(np.uint8))}, r"out\[1\] overlaps out\[0\]"),
         (EVEN, {"out_dtype": "mxfp8", "out_scale": 2.0}, r"out_scale=2.0.*nvfp4.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "nvfp4", "out_scale": 0.0}, r"out_scale.*above 0.*TK-SCALE-006"),
         (EVEN, {"out_scale": 2.0}, r"out_scale=2.0.*TK-SCALE-006"),

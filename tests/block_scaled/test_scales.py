@@ -14,6 +14,7 @@ from tilekit.errors import ArgumentError
 
 KINDS = ("mxfp8", "mxfp4", "nvfp4")
 UE8M0, E4M3 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn
+CODES = np.ones((4, 3), np.uint8)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (128, 4), (129, 5), (300, 13)])
@@ -133,11 +134,42 @@ def test_wrong_calls() -> None:
         (lambda: tilekit.quantise([1.0]), "x: given.*an array of NumPy, torch or CuPy"),
         (lambda: tilekit.dequantise(x), "values: given f32"),
         (lambda: tilekit.dequantise(x.astype(E4M3), np.ones((3, 2), UE8M0)), r"legal: \(3, 1\), one for 32"),
+        (lambda: tilekit.dequantise(tilekit.quantise(x), None, np.ones(3)), r"scale: given array.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(np.zeros((2, 32), "V4")), "x: given dtype.*V4.*an array of floats.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(np.zeros((2, 32), [("a", "f4")])), "x: given dtype.*an array of floats"),
+        (lambda: tilekit.quantise(x.astype(ml_dtypes.int4)), "x: given dtype.*int4.*an array of floats"),
+        (lambda: tilekit.quantise(np.ma.masked_array(x)), "x has a mask.*TK-ARRAY-002"),
+        (lambda: tilekit.dequantise(np.ma.masked_array(x)), "values has a mask.*TK-ARRAY-002"),
+        (lambda: tilekit.matmul(np.ma.masked_array(x), x.T), "a has a mask.*TK-ARRAY-002"),
+        (lambda: tilekit.quantise(x, dtype=ml_dtypes.float8_e5m2fnuz), "dtype: given.*nearest legal: 'e5m2'"),
         (lambda: tilekit.lay_out_scales(x), "scales: given f32; legal: ue8m0, uint8 or e4m3.*TK-SCALE-001"),
+        (
+            lambda: tilekit.lay_out_scales(np.ones((4, 3), np.uint8)[::-1]),
+            r"scales has strides \(-3, 1\).*TK-SCALE-002",
+        ),
+        (lambda: tilekit.lay_out_scales(CODES, target="sm_80"), "target: given 'sm_80'.*'sm_100a'"),
         (lambda: tilekit.lay_out_scales(np.ones(3, np.uint8)), r"scales: given \(3,\).*TK-SCALE-002"),
     ):
         with pytest.raises(ArgumentError, match=message):
             call()
+
+
+def test_element_types_by_any_of_their_names() -> None:
+    """A library's type is the element type as much as its name is, and e2m1 of ml_dtypes is what its pairs are."""
+    x = np.random.default_rng(3).normal(size=(4, 64)).astype(np.float32)
+    named, typed = tilekit.quantise(x, dtype="e5m2"), tilekit.quantise(x, dtype=ml_dtypes.float8_e5m2)
+    assert typed.values.dtype == named.values.dtype == ml_dtypes.float8_e5m2
+    pairs = tilekit.quantise(x, "mxfp4")
+    single = np.stack([pairs.values & 15, pairs.values >> 4], -1).reshape(4, 64).view(ml_dtypes.float4_e2m1fn)
+    np.testing.assert_array_equal(tilekit.dequantise(single, pairs.scales), tilekit.dequantise(pairs))
+
+
+def test_numbers_beyond_f32_come_without_a_warning() -> None:
+    """They become infinities, or the largest of a format; warnings are errors of this suite."""
+    found = tilekit.quantise(np.full((1, 32), 1e300))
+    tilekit.quantise(np.full((1, 32), 3e38, np.float32), "nvfp4", scale=2.0**-60)
+    assert np.isinf(tilekit.dequantise(np.ones((1, 32), E4M3), scale=1e300)).all()
+    assert found.scales.view(np.uint8)[0, 0] == 255
 
 
 def test_a_given_scale_of_the_whole() -> None:

@@ -103,6 +103,9 @@ def test_names_are_near() -> None:
         (("lint", MINE.rpartition(":")[0]), "TK-CLI-013", "it is Python"),
         (("tune", MINE, "--shape", "64x64x64"), "TK-CLI-013", "Nearest: tilekit bench"),
         (("run", "README.md:kernel"), "TK-CLI-001", "or a kernel of yours, FILE.py:NAME"),
+        (("run", MINE.replace(".py:", ":")), "TK-CLI-001", f"nearest legal: '{MINE}'"),
+        (("run", MINE, "--extent", "m=0"), "TK-COMP-003", "m: given 0; legal: an extent from 1 on"),
+        (("run", MINE, "--extent", "m=0"), "TK-COMP-003", "nearest legal: 1"),
         (("run", "grouped"), "TK-CLI-001", "grouped_matmul runs from Python, as tilekit.grouped_matmul"),
         (("emulate", MINE, "--explore", "-1"), "", "tries=-1"),
     ],
@@ -114,6 +117,15 @@ def test_commands_that_do_not_fit(arguments: tuple[str, ...], code: str, words: 
     said = " ".join(text.split())
     assert code in said
     assert words.replace(" ", "") in said.replace(" ", "")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """A folder with the name of a file is said to be one, and is not what is nearest to itself."""
+    from tilekit.cli.own_kernel import load
+
+    (tmp_path / "mine.py").mkdir()
+    with pytest.raises(TilekitError, match=r"mine\.py is a folder \[TK-CLI-013\]"):
+        load(f"{tmp_path / 'mine.py'}:kernel")
 
 
 def test_a_file_that_leaves(tmp_path: Path) -> None:

@@ -208,6 +208,10 @@ def test_more_stages_than_fit_are_named_with_how_many_do() -> None:
     with pytest.raises(TilekitError, match="TK-COMP-005"):
         text(8)
     m = Bench()
+    m.w.shared.allocate("two", size=120_000, count=2)
+    with pytest.raises(TilekitError, match=r"two, 2 x 120000 bytes.*Nearest: 1 of it; or 2 of up to 116224 bytes"):
+        m.w.text()
+    m = Bench()
     m.w.shared.allocate("one", size=300_000)
     with pytest.raises(TilekitError, match=r"one, 1 x 300000 bytes.*Nearest: 232448 bytes each"):
         m.w.text()

@@ -9,12 +9,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 import tilekit
 from tilekit.emulator import TensorMap
 from tilekit.emulator.ptx.memory.tensor_map import PixelBox
 from tilekit.errors import ArgumentError, ConfigError
 from tilekit.kernels.conv2d.arguments import ConvArguments
+from tilekit.kernels.conv2d.axes import read_pair
 from tilekit.kernels.conv2d.images import Images
 from tilekit.kernels.conv2d.problem import ConvProblem
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -37,6 +39,14 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tilekit.conv2d(X, W.astype(np.float16)),
         "x is bf16 and w is f16.*for example w to bf16.*TK-MM-001",
     ),
+    "8-bit floats that a chip lacks": (
+        lambda: tilekit.conv2d(*(a.astype(ml_dtypes.float8_e4m3fn) for a in (X, W)), target="sm_80"),
+        "x is e4m3 and w is e4m3: sm_80 has no.*TK-MM-001",
+    ),
+    "8-bit floats of another kind": (
+        lambda: tilekit.conv2d(*(a.astype(ml_dtypes.float8_e4m3fnuz) for a in (X, W))),
+        "x is e4m3fnuz: of 8-bit floats.*TK-MM-001",
+    ),
     "f32": (
         lambda: tilekit.conv2d(*(a.astype(np.float32) for a in (X, W))),
         "x is f32 and w is f32.*for example both to bf16",
@@ -49,26 +59,53 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "other channels, no groups": (lambda: tilekit.conv2d(X, W[..., :7]), "x has 16 channels and w has 7"),
     "filters too large": (
         lambda: tilekit.conv2d(X[:, :2], W),
-        "height 3, 3 with dilation 1.*padding=1.*-003",
+        r"height 3, larger than images of 2 with padding 0; nearest: padding=\(1, 0\).*-003",
     ),
-    "dilation too large": (lambda: tilekit.conv2d(X, W, dilation=(1, 4)), "width 3, 9 with dilation 4.*padding=1"),
+    "dilation too large": (
+        lambda: tilekit.conv2d(X, W, dilation=(1, 4)),
+        r"width 3 \(9 with dilation 4\).*padding=\(0, 1\)",
+    ),
     "stride 0": (
         lambda: tilekit.conv2d(X, W, stride=0),
-        "stride: given 0; legal: a whole number from 1 on.*nearest legal: 1",
+        "stride: given 0; legal: a whole number from 1 to 4294967295.*nearest legal: 1",
     ),
     "padding below 0": (lambda: tilekit.conv2d(X, W, padding=(1, -1)), r"padding: given \(1, -1\)"),
     "padding beyond every counter": (
         lambda: tilekit.conv2d(X, W, padding=1 << 31),
-        "padding: given 2147483648.*pixels; legal: up to 2147483647.*nearest: padding=16384",
+        "padding: images of 9 x 7 pixels with padding 2147483648.*legal: up to 2147483647.*padding=23167.*-003",
     ),
     "padding and stride beyond 32 bits": (
         lambda: tilekit.conv2d(X, W, padding=1 << 40, stride=1 << 40),
-        "stride: given 1099511627776; legal: whole numbers up to 4294967295.*nearest legal: 4294967295",
+        "stride: given 1099511627776; legal: a whole number from 1 to 4294967295.*nearest legal: 4294967295",
     ),
-    "three dilations": (lambda: tilekit.conv2d(X, W, dilation=(1, 1, 1)), "dilation: given"),
-    "half a stride": (lambda: tilekit.conv2d(X, W, stride=1.5), "stride: given 1.5"),
-    "stride True": (lambda: tilekit.conv2d(X, W, stride=True), "stride: given True"),
-    "padding same": (lambda: tilekit.conv2d(X, W, padding="same"), "padding: given 'same'"),
+    "three dilations": (lambda: tilekit.conv2d(X, W, dilation=(2, 2, 2)), "dilation: given.*nearest legal: 2"),
+    "half a stride": (lambda: tilekit.conv2d(X, W, stride=3.2), "stride: given 3.2.*nearest legal: 3"),
+    "stride 0 along": (lambda: tilekit.conv2d(X, W, stride=(3, 0)), r"stride: given.*nearest legal: \(3, 1\)"),
+    "strides of f64": (lambda: tilekit.conv2d(X, W, stride=np.array([1.0, 2.0])), r"nearest legal: \(1, 2\)"),
+    "stride True": (lambda: tilekit.conv2d(X, W, stride=True), "stride: given True; .*nearest legal: 1"),
+    "stride one": (lambda: tilekit.conv2d(X, W, stride="one"), r"stride: given 'one'; [^;]*\(down, along\) \["),
+    "padding same": (
+        lambda: tilekit.conv2d(X, W, padding="same", dilation=(1, 3)),
+        r"padding: given 'same'.*nearest legal: \(1, 3\)",
+    ),
+    "padding of four ends": (lambda: tilekit.conv2d(X, W, padding=(2, 2, 2, 2)), "padding: given.*nearest legal: 2"),
+    "padding of two pairs": (lambda: tilekit.conv2d(X, W, padding=((1, 1), (2, 2))), r"nearest legal: \(1, 2\)"),
+    "filters too large both ways": (
+        lambda: tilekit.conv2d(X[:, :3, :1], W, dilation=2),
+        r"height 3 \(5 with dilation 2\), larger than images of 3 with padding 0, and of width.*padding=\(1, 2\)",
+    ),
+    "filters of no end": (
+        lambda: tilekit.conv2d_weight_gradient(X, OUT, (1 << 40, 3)),
+        "filters are of height 1099511627776, larger than images of 9.*nearest: filters of 9 x 3.*-003",
+    ),
+    "images of too many lines": (
+        lambda: tilekit.conv2d(as_strided(X, (1, 1 << 33, 7, 16), (0, 0, 32, 2)), W),
+        "x: images of 8589934592 x 7 pixels .*nearest: images of 429496731 x 7 pixels .*-004",
+    ),
+    "images of too many pixels": (
+        lambda: tilekit.conv2d(as_strided(X, (1, 60000, 60000, 16), (0, 0, 0, 2)), W),
+        "x: images of 60000 x 60000 pixels .*nearest: images of 46342 x 46342 pixels .*-004",
+    ),
     "channels apart": (
         lambda: tilekit.conv2d(zeros(2, 9, 7, 32)[..., ::2], W),
         r"x has strides .*would have to be copied; pass numpy\.ascontiguousarray\(x\).*TK-CONV-005",
@@ -98,6 +135,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "shape of residual": (lambda: tilekit.conv2d(X, W, residual=OUT[:1]), r"residual is bf16 of shape \(1, 7, 5, 24\)"),
     "type of residual": (lambda: tilekit.conv2d(X, W, residual=OUT.astype(np.float16)), "residual is f16 of shape"),
     "an activation": (lambda: tilekit.conv2d(X, W, activation="tanh"), "relu"),
+    "no chip": (lambda: tilekit.conv2d(X, W, target=""), "target: given ''; legal: .*TK-TARGET-001"),
     "a chip": (lambda: tilekit.conv2d(X, W, target="gfx942"), "sm_80, sm_86, sm_89, sm_90a"),
     "fp8 out with a residual": (
         lambda: tilekit.conv2d(X, W, out_dtype="e4m3", residual=OUT.astype(ml_dtypes.float8_e4m3fn)),
@@ -112,6 +150,13 @@ def test_refused(name: str) -> None:
     call, words = BAD[name]
     with pytest.raises(ArgumentError, match=words):
         call()
+
+
+@pytest.mark.parametrize("pair", [[1, 2], range(1, 3), np.array([1, 2]), np.array([1, 2], np.uint8)], ids=repr)
+def test_any_sequence_of_two(pair: Any) -> None:
+    """What has two whole numbers in an order is a pair: down and along."""
+    assert read_pair(pair, "stride") == (1, 2)
+    assert read_pair(np.array(2), "stride") == (2, 2)
 
 
 def test_unknown_keywords_have_a_nearest() -> None:

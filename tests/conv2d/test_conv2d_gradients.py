@@ -145,6 +145,29 @@ def test_a_scale_and_no_images() -> None:
     assert tilekit.conv2d_input_gradient(dy[:0], w, (4, 4)).shape == (0, 4, 4, 8)
 
 
+BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
+
+
+@pytest.mark.parametrize(
+    ("gradient", "types", "how", "words"),
+    [
+        ("input", (np.float16, BF16), {}, "dy is f16 and w is bf16.*w to f16.*TK-MM-001"),
+        ("weight", (BF16, np.float16), {}, "x is bf16 and dy is f16.*dy to bf16.*TK-MM-001"),
+        ("input", (BF16, BF16), {"groups": 5}, "groups=5 with 16 filters of w: groups divide them; nearest: 4"),
+        ("weight", (BF16, BF16), {"groups": 5}, "groups=5 with 8 channels of x and 16 of dy.*nearest: 4"),
+        ("input", (E4M3, E4M3), {"target": "sm_80"}, "dy is e4m3 and w is e4m3: sm_80 has no"),
+        ("weight", (E4M3, E4M3), {"target": "sm_80"}, "x is e4m3 and dy is e4m3: sm_80 has no"),
+    ],
+)
+def test_messages_have_the_names_of_the_call(gradient: str, types: Any, how: Any, words: str) -> None:
+    """Not those of the convolution whose gradient it is, nor those of the product that computes it."""
+    dy, w, x = np.ones((2, 4, 4, 16)), np.ones((16, 1, 1, 8)), np.ones((2, 4, 4, 8))
+    function = tilekit.conv2d_input_gradient if gradient == "input" else tilekit.conv2d_weight_gradient
+    first, second, extents = (dy, w, (4, 4)) if gradient == "input" else (x, dy, (1, 1))
+    with pytest.raises(ArgumentError, match=words):
+        function(first.astype(types[0]), second.astype(types[1]), extents, **how)
+
+
 @pytest.mark.parametrize(
     ("extents", "words"),
     [

@@ -141,6 +141,20 @@ def both(x, first, second):  # type: ignore[no-untyped-def]
     return x + first + second
 
 
+def test_outputs_by_the_callers_names() -> None:
+    """One of several is `out[1]`, an operand is the function's parameter, and a tuple has as many as are stored."""
+    wide, other = np.zeros((32, 48), np.float32), np.zeros((32, 48), np.float32)
+    two = tilekit.epilogue(lambda x, gate: (x, x + gate))
+    for out, words in (
+        ((other, wide), r"out\[1\] overlaps gate in memory.*TK-ARRAY-009"),
+        ((other, other), r"out\[1\] of <lambda> overlaps out in memory"),
+        ((np.zeros((32, 47), np.float32), other), r"out\[0\] is f32 of shape \(32, 47\)"),
+        ((other,), "out is a tuple of 1, and.*stores 2; nearest: a tuple of 2.*TK-EPI-004"),
+    ):
+        with pytest.raises(TilekitError, match=words):
+            tilekit.matmul(A, B, out=out, epilogue=two(wide))
+
+
 def test_kernels_are_found_again() -> None:
     """Equal functions of equal operands' places are one kernel, and a bound kernel refuses another epilogue."""
 

@@ -112,6 +112,8 @@ BAD = [
     ({"ends": [5, 100]}, r"ends\[1\] = 100: legal: 5 to 10; nearest: 10"),
     ({"ends": [-1, 10]}, r"ends\[0\] = -1: legal: 0 to 10; nearest: 0"),
     ({"ends": [10]}, "one contiguous int32 for each of b's 2 groups"),
+    ({"ends": np.array([10, 5], np.int32)[::-1]}, r"strides \(-1,\).*with strides \(1,\); pass a copy, .*ends.copy"),
+    ({"ends": np.array([5, 0, 10, 0], np.int32)[::2]}, r"shape \(2,\) and strides \(2,\)"),
     ({"ends": np.array([5.0, 10.0], np.float32)}, "ends's type: given 'f32'; legal: int32"),
     ({}, "either ends"),
     ({"ends": [5, 10], "counts": [5, 5]}, "either ends"),
@@ -125,6 +127,15 @@ def test_bad_bounds_are_refused(given: dict[str, Any], message: str) -> None:
     a, b = np.ones((10, 64), BF16), np.ones((2, 64, 64), BF16)
     with pytest.raises(ArgumentError, match=message):
         tilekit.grouped_matmul(a, b, **given)
+
+
+def test_operands_that_do_not_fit() -> None:
+    """The shapes in the messages are those that were passed, and rows that share a place are said to."""
+    a, b, ends = np.ones((10, 32), BF16), np.ones((2, 64, 32), BF16), [5, 10]
+    with pytest.raises(ArgumentError, match=r"a is \(10, 32\) and b is \(2, 64, 32\): K must .*transposed.*TK-MM-011"):
+        tilekit.grouped_matmul(a, b, ends)
+    with pytest.raises(ArgumentError, match=r"a's rows are 0 bytes apart: they share one place.*TK-GROUP-003"):
+        tilekit.grouped_matmul(np.broadcast_to(np.ones((1, 64), BF16), (10, 64)), b, ends)
 
 
 NONSENSE = [
@@ -171,9 +182,16 @@ def test_nonsense_on_the_device(
 
 
 def test_an_output_that_no_copy_engine_writes() -> None:
-    """Rows that are no multiple of 16 bytes are refused, with what to do."""
-    with pytest.raises(ArgumentError, match="pad N"):
-        tilekit.grouped_matmul(np.ones((10, 64), BF16), np.ones((1, 63, 64), BF16).transpose(0, 2, 1), [10])
+    """Of rows that are no whole 16 bytes the error says which N are, whatever the pitch; and else which pitch is."""
+    a, b = np.ones((10, 64), BF16), np.ones((1, 62, 64), BF16).transpose(0, 2, 1)
+    for out in (None, np.zeros((10, 64), BF16)[:, :62]):
+        with pytest.raises(ArgumentError, match=r"N=62.*multiple of 8; nearest: 64, .*TK-GROUP-003"):
+            tilekit.grouped_matmul(a, b, [10], out=out)
+    with pytest.raises(ArgumentError, match=r"rows are 116 bytes apart.*nearest: no out, .* 128 bytes apart"):
+        tilekit.grouped_matmul(a, b[..., :56], [10], out=np.zeros((10, 58), BF16)[:, :56])
+    padded = np.zeros((10, 64), BF16)[:, :56]
+    tilekit.grouped_matmul(a, b[..., :56], [10], out=padded)
+    assert (padded == 64).all()
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])

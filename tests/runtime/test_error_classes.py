@@ -54,7 +54,7 @@ def test_errors_survive_pickling(error: errors.TilekitError) -> None:
 def test_default_codes_are_unique() -> None:
     """No two classes share a default code."""
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TilekitError)]
-    assert len({c.code for c in classes}) == len(classes) == 9
+    assert len({c.code for c in classes}) == len(classes) == 10
 
 
 def test_an_error_has_the_code_it_is_given() -> None:

@@ -20,7 +20,7 @@ from tilekit.arrays.library import (
     resolve_stream,
     stream_getter,
 )
-from tilekit.arrays.view import ArrayView, Device, host_array, is_array, view_of, view_of_fake, view_of_int32
+from tilekit.arrays.view import ArrayView, Device, host_array, is_array, masked, view_of, view_of_fake, view_of_int32
 
 __all__ = [
     "ArrayView",
@@ -33,6 +33,7 @@ __all__ = [
     "hand_over",
     "host_array",
     "is_array",
+    "masked",
     "new_arrays",
     "overlap",
     "reader_of",

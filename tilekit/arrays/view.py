@@ -21,6 +21,7 @@ __all__ = [
     "built_for_rocm",
     "host_array",
     "is_array",
+    "masked",
     "view_of",
     "view_of_exchanged",
     "view_of_fake",
@@ -135,6 +136,8 @@ def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
         return _view_dlpack
     if hasattr(array, "__cuda_array_interface__"):
         return _view_cuda_interface
+    if isinstance(array, np.ma.MaskedArray):
+        raise masked(name)
     raise ArgumentError(
         f"{name} is a {_called(array)}; pass an array: numpy.ndarray, torch.Tensor, "
         "cupy.ndarray, or an object with __dlpack__ or __cuda_array_interface__",
@@ -252,6 +255,11 @@ def view_of_fake(tensor: Any, name: str) -> ArrayView:
     )
 
 
+def masked(name: str) -> ArgumentError:
+    """Return the error (``TK-ARRAY-002``) for an array some of whose elements do not count."""
+    return ArgumentError(f"{name} has a mask, which would be ignored; pass its data alone", code="TK-ARRAY-002")
+
+
 def _elsewhere(tensor: Any, name: str) -> ArgumentError:
     return ArgumentError(f"{name} lies on {tensor.device}; tilekit takes CPU and CUDA tensors", code="TK-ARRAY-003")
 
@@ -321,7 +329,7 @@ def view_of_interface(array: Any, name: str, device_of: Callable[[int], Device])
     # Version 3 of the interface, as numba's documentation defines it.
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
-        raise ArgumentError(f"{name} has a mask, which would be ignored; pass its data alone", code="TK-ARRAY-002")
+        raise masked(name)
     kind: Any = np.dtype(interface["typestr"])
     if kind.kind == "V":
         # bfloat16 and the 8-bit floats are anonymous bytes to NumPy: ask the array itself.

@@ -16,6 +16,7 @@ from numbers import Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from tilekit.annotations import refuse_call
 from tilekit.assembly.errors import TraceError
 from tilekit.dtypes import DTYPES, DType
 from tilekit.emulator.core.errors import shown
@@ -150,13 +151,17 @@ def component(cls: _Component) -> _Component:
 
     @wraps(made)
     def checked(self: Any, *arguments: Any, **named: Any) -> None:
-        # A picker makes thousands of payloads: `bind` alone would double its time.
-        by_name = dict(zip(names[1:], arguments, strict=False)) | named
-        given = by_name if plain else signature.bind(self, *arguments, **named).arguments
-        for name, hint in _parameter_hints(made).items():
-            if name in given:
-                _require(cls.__name__, name, given[name], hint)
-        made(self, *arguments, **named)
+        try:
+            # A picker makes thousands of payloads: `bind` alone would double its time.
+            by_name = dict(zip(names[1:], arguments, strict=False)) | named
+            given = by_name if plain else signature.bind(self, *arguments, **named).arguments
+            for name, hint in _parameter_hints(made).items():
+                if name in given:
+                    _require(cls.__name__, name, given[name], hint)
+            made(self, *arguments, **named)
+        except TypeError:
+            refuse_call(made, (self, *arguments), named, type(self).__name__)
+            raise
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
@@ -171,7 +176,8 @@ def checked(function: Callable[..., _Result]) -> Callable[..., _Result]:
         try:
             given = signature.bind(*arguments, **named).arguments
         except TypeError:
-            return function(*arguments, **named)  # which says by its own name what is missing
+            refuse_call(function, arguments, named)
+            raise
         for name, hint in _parameter_hints(function).items():
             if name in given:
                 _require(function.__qualname__, name, given[name], hint)

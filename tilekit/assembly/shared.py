@@ -145,6 +145,8 @@ class SharedMemory:
             nearest = f"{most} of it"
             if len(ring) > 1:
                 nearest += f", and of {', '.join(array.name for array in ring if array is not largest)}"
+            fits = largest.stride - -(-over // largest.count)
+            nearest += f"; or {largest.count} of up to {fits} bytes" if fits > 0 else ""
         else:
             fits = largest.stride - -(-over // largest.count)
             nearest = f"{fits} bytes each, so a smaller tile" if fits > 0 else "smaller objects throughout"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from tilekit.annotations import call_checked, leaves_out_unknown, refuse_call
 from tilekit.arrays import fingerprint, resolve_stream, view_of
 from tilekit.kernels.attention.arguments import AttentionArguments
 from tilekit.kernels.attention.compiled import AttentionKernel
@@ -18,6 +19,7 @@ from tilekit.tuning.lookup import tuned_config
 _launches = LaunchCache()
 
 
+@leaves_out_unknown
 def attention(
     q: Any,
     k: Any,
@@ -35,6 +37,7 @@ def attention(
     stream: Any = None,
     config: AnyAttentionConfig | None = None,
     target: PlaceName | None = None,
+    **unknown: Any,
 ) -> Any:
     """Return ``softmax(scale * q @ kᵀ) @ v`` of each head, accumulated in f32.
 
@@ -93,6 +96,8 @@ def attention(
     >>> float(tilekit.attention(q, k, v, causal=True)[0, 3, 1, 0])
     1.0
     """
+    if unknown:
+        refuse_call(attention, (q, k, v), unknown)
     key: Hashable = None
     if out is not None and not isinstance(lse, bool):
         try:
@@ -129,8 +134,10 @@ def attention(
     return plan.out
 
 
+@call_checked
 def attention_kernel_for(q: Any, k: Any, v: Any, **keywords: Any) -> AttentionKernel:
     """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
+    refuse_call(AttentionArguments.parse, (q, k, v), keywords, "attention_kernel_for")
     kernel = select(AttentionArguments.parse(q, k, v, **keywords), tuned_config).kernel
     assert isinstance(kernel, AttentionKernel)
     return kernel

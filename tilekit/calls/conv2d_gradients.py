@@ -19,11 +19,13 @@ from tilekit.calls.conv2d_products import images_product, is_product, launch, we
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type
-from tilekit.kernels.conv2d.arguments import read_axes, read_groups, read_pixels
+from tilekit.kernels.conv2d.arguments import read_groups, read_pixels, require_divided, require_extents
+from tilekit.kernels.conv2d.axes import read_axes
 from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.phased import PhasedArguments
 from tilekit.kernels.conv2d.turned import ImageGradientArguments, turns_filters
+from tilekit.kernels.matmul.legal import check_floats, check_types
 from tilekit.kernels.rearrange import Dimension, rearrange
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import PlaceName, Target
@@ -61,7 +63,7 @@ def conv2d_input_gradient(
     stride, padding, dilation, groups, scale, target, stream
         Of the convolution, as `conv2d` takes them.
     out_dtype
-        By default that of `dy`.
+        By default that of `dy`, and of 8-bit operands bf16.
 
     Returns
     -------
@@ -91,6 +93,9 @@ def conv2d_input_gradient(
     given: dict[str, Any] = checked_values(GradientKeywords, keywords)
     dy_view, w_view = read_pixels(dy, "dy"), read_pixels(w, "w")
     groups, pair = given.get("groups", 1), _pair(extents, "extents")
+    check_types(dy_view.dtype, w_view.dtype, ("dy", "w"))
+    require_extents("w", w_view)
+    require_divided(groups, {"filters of w": w_view.shape[0]})
     x = in_c_order(dy_view, (dy_view.shape[0], *pair, w_view.shape[3] * groups), dy_view.dtype)
     call = _Call.read(x, w_view, dy_view, given, ("w", w_view), stream)
     found = call.new((x.shape[0], *pair, x.shape[3]))
@@ -122,7 +127,7 @@ def conv2d_weight_gradient(
     stride, padding, dilation, groups, scale, target, stream
         Of the convolution, as `conv2d` takes them.
     out_dtype
-        By default that of `x`.
+        By default that of `x`, and of 8-bit operands bf16.
 
     Returns
     -------
@@ -151,8 +156,10 @@ def conv2d_weight_gradient(
     given: dict[str, Any] = checked_values(GradientKeywords, keywords)
     x_view, dy_view = read_pixels(x, "x"), read_pixels(dy, "dy")
     groups, pair = given.get("groups", 1), _pair(taps, "taps")
-    each = x_view.shape[3] // groups if groups > 0 and x_view.shape[3] % groups == 0 else x_view.shape[3]
-    w = in_c_order(x_view, (dy_view.shape[3], *pair, each), x_view.dtype)
+    check_types(x_view.dtype, dy_view.dtype, ("x", "dy"))
+    require_extents("x", x_view)
+    require_divided(groups, {"channels of x": x_view.shape[3], "of dy": dy_view.shape[3]})
+    w = in_c_order(x_view, (dy_view.shape[3], *pair, x_view.shape[3] // groups), x_view.dtype)
     call = _Call.read(x_view, w, dy_view, given, ("x", x_view), stream)
     found = call.new(w.shape)
     if is_product(call.axes, call.chip, (x_view, groups), (dy_view, groups)):
@@ -258,9 +265,11 @@ class _Call:
             )
         require_same_place([other, ("dy", dy)])
         chip, device = resolve_target(other[1], given.get("target"))
+        (first, a), (second, b) = [("dy", dy), other] if other[0] == "w" else [other, ("dy", dy)]
+        check_floats(chip, a.dtype, b.dtype, (first, second))
         if dy.library != "torch" or stream is not None:
             stream = None if dy.device == "cpu" else resolve_stream(stream, dy)
-        dtype = result_type(dy if other[0] == "w" else x, None, given.get("out_dtype"))
+        dtype = result_type(a, None, given.get("out_dtype"))
         return cls(axes, groups, dy, dtype, chip, device, given.get("target"), stream, given.get("scale"))
 
     def new(self, shape: tuple[int, ...], dtype: DType | None = None) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack, overload
 
 import numpy.typing as npt
 
+from tilekit.annotations import leaves_out_unknown, refuse_call
 from tilekit.arrays import fingerprint, resolve_stream, view_of
 from tilekit.calls.kept import Array, Numpy, first_call
 from tilekit.epilogue.functions import Activation
@@ -42,6 +43,7 @@ def grouped_matmul(a: Numpy, b: Any, ends: Any = None, **keywords: Unpack[Groupe
 def grouped_matmul(a: Array, b: Any, ends: Any = None, **keywords: Unpack[GroupedKeywords]) -> Array: ...
 
 
+@leaves_out_unknown
 def grouped_matmul(
     a: Any,
     b: Any,
@@ -57,6 +59,7 @@ def grouped_matmul(
     stream: Any = None,
     config: AnyConfig | None = None,
     target: PlaceName | None = None,
+    **unknown: Any,
 ) -> Any:
     """Multiply groups of rows of `a`, each by its own matrix of `b`: the linear layers of a mixture of experts.
 
@@ -76,7 +79,8 @@ def grouped_matmul(
         Both or neither: scales of blocks of 8-bit operands, as `tilekit.scaled_matmul` takes them: f32 of shapes
         (M, ⌈K/128⌉), with `counts` (G, R, ⌈K/128⌉), and (G, ⌈N/128⌉, ⌈K/128⌉).
     out
-        (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None.
+        (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None. sm_90a and sm_100a write whole
+        16 bytes of a row: N is a multiple of 8 for bf16 and f16, of 4 for f32.
     epilogue
         A Python function that `tilekit.epilogue` marks, called with its operands: columns, (N,) or of each group (G, 1,
         N), numbers, and a matrix like the result.
@@ -91,6 +95,8 @@ def grouped_matmul(
         nearest legal bound instead: an end before the last group's end makes a group empty, one beyond M ends with the
         last row, and a count is cut to 0 … R. Rows that belong to no group are left as they are.
     """
+    if unknown:
+        refuse_call(grouped_matmul, (a, b), unknown)
     key: Any = None
     if out is not None:
         bounds = ends if counts is None else counts

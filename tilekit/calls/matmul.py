@@ -7,7 +7,7 @@ from typing import Any, Unpack, overload
 
 import numpy.typing as npt
 
-from tilekit.annotations import checked, takes
+from tilekit.annotations import call_checked, checked_values, leaves_out_unknown, refuse_call, takes
 from tilekit.arrays import NewArrays, fingerprint, reader_of, resolve_stream, view_of
 from tilekit.calls.kept import Array, Numpy, first_call
 from tilekit.dtypes import DType
@@ -43,6 +43,7 @@ def matmul(a: Numpy, b: Any, *, stream: Any = None, **keywords: Unpack[MatmulKey
 def matmul(a: Array, b: Any, *, stream: Any = None, **keywords: Unpack[MatmulKeywords]) -> Array: ...
 
 
+@leaves_out_unknown
 def matmul(
     a: Any,
     b: Any,
@@ -64,6 +65,7 @@ def matmul(
     stream: Any = None,
     config: AnyConfig | None = None,
     target: PlaceName | None = None,
+    **unknown: Any,
 ) -> Any:
     """Return ``activation(scale * scale_a * (a @ b) * scale_b + bias + beta * residual)``, accumulated in f32.
 
@@ -131,6 +133,8 @@ def matmul(
     >>> bool((tilekit.matmul(a, b) == b).all())
     True
     """
+    if unknown:
+        refuse_call(matmul, (a, b), unknown)
     rest: Any = None
     bare = scale is None and scale_a is None and scale_b is None and residual is None and epilogue is None
     usual = out_dtype is None and precision is None and accumulation is _FAST and components is None and arrays is None
@@ -287,7 +291,7 @@ def result_of(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> tuple[tuple
     return arguments.out.shape, arguments.out.dtype
 
 
-@checked
+@call_checked
 def compile(  # noqa: A001  the field's name for it
     spec: Any, target: ChipName = DEFAULT.name, config: Any = None
 ) -> FamilyKernel:
@@ -313,4 +317,5 @@ def compile(  # noqa: A001  the field's name for it
     ConfigError
         Listing every rule the config violates, each with the nearest legal value.
     """
-    return family_of(spec).compile(spec, config, target_named(target))
+    family = family_of(spec)
+    return family.compile(spec, config, target_named(checked_values(compile, {"target": target})["target"]))

@@ -28,7 +28,8 @@ def product_family(kernel: str) -> Family:
     if kernel not in products:
         import difflib
 
-        nearest = difflib.get_close_matches(kernel, products, n=1)
+        meant = own_kernel.near_file(kernel)
+        nearest = [meant] if meant else difflib.get_close_matches(kernel, products, n=1)
         legal = f"{', '.join(products)}; {own_kernel.OR_FILE}"
         others = difflib.get_close_matches(kernel, known.keys() - set(products), n=1)
         if kernel not in known and others and not nearest:

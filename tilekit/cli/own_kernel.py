@@ -34,6 +34,12 @@ def names_file(kernel: str) -> bool:
     return ".py:" in kernel or kernel.endswith(".py")
 
 
+def near_file(kernel: str) -> str | None:
+    """Return ``FILE.py:NAME`` for what lacks the ``.py`` alone: where there is such a file."""
+    file, _, name = kernel.rpartition(":")
+    return f"{file}.py:{name}" if file and name and Path(f"{file}.py").is_file() else None
+
+
 def refuse_file(kernel: str, what: str, instead: str) -> None:
     """Refuse a kernel of a file where a command takes none.
 
@@ -63,10 +69,10 @@ def load(kernel: str) -> ComposedKernel:
     file, _, name = kernel.removesuffix(":").rpartition(".py:")
     path = Path(f"{file}.py" if name and file else kernel.removesuffix(":"))
     if not path.is_file():
-        beside = [one.name for one in path.parent.glob("*.py")]
+        beside = [one.name for one in path.parent.glob("*.py") if one.is_file()]
         near = difflib.get_close_matches(path.name, beside, 1)
         raise ArgumentError(
-            f"KERNEL {kernel}: there is no file {path}"
+            f"KERNEL {kernel}: {f'{path} is a folder' if path.is_dir() else f'there is no file {path}'}"
             + (f"; nearest: {path.with_name(near[0])}{f':{name}' if name else ''}" if near else ""),
             code="TK-CLI-013",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import illegal
 from tilekit.assembly.writer import Writer
@@ -63,6 +64,7 @@ class ComposedAttention(AttentionKernel):
         return self.bind(q, k, v, **keywords)(stream)
 
 
+@call_checked
 def attention_kernel(
     spec: AttentionSpec, *, target: str, config: AnyAttentionConfig | None = None
 ) -> Callable[[ChangeAttention], ComposedAttention]:

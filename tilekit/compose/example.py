@@ -46,8 +46,9 @@ def example_inputs(operands: Sequence[Operand], seed: int, given: Mapping[str, A
         if letter in inputs and hasattr(extent, "shape"):
             continue
         if letter not in letters or type(extent) is not int or extent < 1:
+            nearest = 1 if letter in letters and isinstance(extent, int) else USUAL
             legal = f"an extent from 1 on, of {', '.join(letters)}; or an array, of {', '.join(inputs)}"
-            raise ArgumentError.of(letter, extent, legal=legal, nearest=USUAL, code="TK-COMP-003")
+            raise ArgumentError.of(letter, extent, legal=legal, nearest=nearest, code="TK-COMP-003")
         extents[letter] = extent
     random = np.random.default_rng(seed)
     least = min(extents.get(letter, USUAL) for letter in letters)

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
@@ -299,6 +300,7 @@ class ComposedKernel(ArrayKernel):
             )
         return plan
 
+    @call_checked
     def profiled(self, tiles: int = 64) -> ComposedKernel:
         """Return the same kernel with notes of when each role worked on each tile, of so many tiles of a CTA.
 
@@ -453,6 +455,7 @@ class ComposedKernel(ArrayKernel):
         return None if name == PROFILE else f"{name} {self._digest}"
 
 
+@call_checked
 def kernel(*operands: Operand, target: str, threads: int, cluster: int = 1) -> Callable[[Compose], ComposedKernel]:
     """Make a kernel of the function that composes it.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.dtypes import S32, DType
@@ -292,6 +293,7 @@ class PortableChoice:
         return " ".join(kind.__name__ for kind in (self.load, self.sync, self.op))
 
 
+@call_checked
 def portable_choices(target: str) -> tuple[PortableChoice, ...]:
     """Every loader, strategy and instruction that make a portable kernel for a chip; the fastest first.
 

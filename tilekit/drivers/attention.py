@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
@@ -37,6 +38,7 @@ from tilekit.tiles.heads import HeadTile
 from tilekit.tiles.stage import Stage
 
 
+@call_checked
 @dataclass(frozen=True)
 class Attention:
     """A kernel's components, ready to trace.

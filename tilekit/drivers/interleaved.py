@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
@@ -35,6 +36,7 @@ _IN_FLIGHT = 6
 Steps = Callable[[], list[Step]]
 
 
+@call_checked
 @dataclass(frozen=True, kw_only=True)
 class Interleaved(Together):
     """A kernel's components, ready to trace. Loads pass no registers, and the op has its waves' tiles in two pieces.

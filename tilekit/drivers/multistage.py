@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import handed
 from tilekit.assembly.types import U32
@@ -38,6 +39,7 @@ class SteppedOp(Protocol):
         """Multiply the fragments of a step."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class Multistage(WarpSpecialized):
     """A kernel's components, ready to trace: those of `WarpSpecialized`, in a plan of a single role.

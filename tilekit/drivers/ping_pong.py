@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, require_whole, require_word
 from tilekit.assembly.types import SMEM, U32
@@ -55,6 +56,7 @@ class Copies(Protocol):
         """Write what has been loaded to a stage."""
 
 
+@call_checked
 @dataclass(frozen=True, kw_only=True)
 class PingPongWaves(Together):
     """A kernel's components, ready to trace.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.fit import Whole, component, illegal, require_symbol, require_whole
 from tilekit.assembly.types import GMEM, PRED, U32
 from tilekit.assembly.values import Value
@@ -131,6 +132,7 @@ class TileClock:
         )
 
 
+@call_checked
 @contextmanager
 def timed(clock: TileClock | None, tile: Tile) -> Iterator[None]:
     """Time the body, or not."""

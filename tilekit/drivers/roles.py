@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -50,6 +51,7 @@ def match_bodies(
     return [(role, every[role.name]) for role in roles]
 
 
+@call_checked
 def trace_roles(w: Writer, warp: Value, bodies: Sequence[tuple[Role, Body]]) -> None:
     """Trace each role's body behind a branch that its warps take, with the registers that the role asks for.
 
@@ -63,6 +65,7 @@ def trace_roles(w: Writer, warp: Value, bodies: Sequence[tuple[Role, Body]]) -> 
             body(w, warp, role)
 
 
+@call_checked
 @contextmanager
 def working_threads(w: Writer, warp: Value, role: Role, cluster: Cluster) -> Iterator[None]:
     """Enter with the threads that do the role's work: all of them, or one, perhaps of a CTA pair's leader alone."""
@@ -77,6 +80,7 @@ def working_threads(w: Writer, warp: Value, role: Role, cluster: Cluster) -> Ite
             yield
 
 
+@call_checked
 @contextmanager
 def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
     """Enter with one thread of the role's first warp; the warp reconverges at the end, other warps jump over."""

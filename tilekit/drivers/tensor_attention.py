@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import F32, PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
@@ -35,6 +36,7 @@ from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.heads import HeadTile
 
 
+@call_checked
 @dataclass(frozen=True)
 class TensorAttention:
     """A kernel's components, ready to trace.

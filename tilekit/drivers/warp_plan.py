@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Count, Whole, checked_once, component, require_whole
 from tilekit.assembly.writer import Role
@@ -24,6 +25,7 @@ MOST_WARPS = 32
 _TIMED = ("load", "mma", "epilogue", "epilogue_load")
 
 
+@call_checked
 @dataclass(frozen=True)
 class RoleEntry:
     """What a role asks of a plan, which gives it its warps.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import check_components, handed, illegal
 from tilekit.assembly.values import Value
@@ -153,6 +154,7 @@ class TileScheduler(Protocol):
         """Whole work of the scheduler role, if the plan has one; in the first CTA of the cluster."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class WarpSpecialized:
     """A kernel's components, ready to trace.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tilekit.annotations import check_fields
+from tilekit.annotations import call_checked, check_fields
 from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM
@@ -26,6 +26,7 @@ SQRT_2_PI = 0.7978845608028654
 ScaleKind = Literal["value", "pointer"]
 
 
+@call_checked
 @dataclass(frozen=True)
 class ElementwiseSpec:
     """Which functions a kernel applies.

@@ -77,7 +77,8 @@ class Arguments:
         *,
         shape: tuple[int, ...] | None = None,
         memory: bool = True,
-        results: Sequence[Any] = (),
+        out_name: str = "out",
+        results: Sequence[Any] | None = None,
         views: Mapping[int, ArrayView] | None = None,
         groups: int = 0,
         **more: Any,
@@ -94,6 +95,8 @@ class Arguments:
             Of the output, by default the product's.
         memory
             Whether the arrays have memory, which must not overlap.
+        out_name
+            What the caller calls the output: one of several is ``"out[0]"``.
         results, views, groups
             Of a Python epilogue, as `WrittenArguments.read` takes them.
         more
@@ -108,14 +111,19 @@ class Arguments:
         placed = list(operands)
         shape = problem.out_shape if shape is None else shape
         if out is not None:
-            require_output(out, shape, dtype, operands if memory else ())
-            placed.append(("out", out))
+            require_output(out, shape, dtype, operands if memory else (), out_name)
+            placed.append((out_name, out))
         view = in_c_order(a, shape, dtype) if out is None else out
         read = EpilogueArguments.read(problem, view, epilogue, results=results, views=views, groups=groups)
         if out is not None and memory:
             read.check_overlap(out)
+        names = {} if read.written is None else read.written.names
         # Where a scale in host memory has memory, it has been read as a number.
-        placed += [(name, one) for name, one in read.views.items() if memory or name != "scale" or one.device != "cpu"]
+        placed += [
+            (names.get(key, key), one)
+            for key, one in read.views.items()
+            if memory or key != "scale" or one.device != "cpu"
+        ]
         require_same_place(placed)
         return cls(a=a, b=b, out=view, problem=problem, epilogue=read, **more)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.writer import Parameter
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
@@ -130,6 +131,7 @@ class AssembledKernel(ABC):
     def shown(self) -> Shown:
         """Return what of the kernel is drawn."""
 
+    @call_checked
     def explain(self, *, html: bool = False) -> str:
         """Who does what: roles and warps, registers, the shared-memory map, barriers and who arrives.
 

@@ -86,7 +86,7 @@ class EpilogueArguments:
         out: ArrayView,
         given: EpilogueKeywords,
         *,
-        results: Sequence[Any] = (),
+        results: Sequence[Any] | None = None,
         views: Mapping[int, ArrayView] | None = None,
         groups: int = 0,
     ) -> EpilogueArguments:

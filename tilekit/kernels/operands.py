@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilekit.annotations import call_checked
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place, view_of
 from tilekit.dtypes import U8, DType, as_dtype
 from tilekit.errors import ArgumentError
@@ -19,6 +20,7 @@ RESERVED = ("device", "emulator", "seed", "statistics", "stream", "tiles", "time
 """Words of a launch, which no operand is called."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class Operand:
     """An array of a call.
@@ -58,6 +60,7 @@ class Input(Operand):
     """An array that the kernel reads."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class Output(Operand):
     """An array that the kernel writes; made where the caller gives none.

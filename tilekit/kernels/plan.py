@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+from tilekit.annotations import call_checked
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, HipStaging, Staging
 from tilekit.drivers.profiler import PROFILE, TileProfiler
-from tilekit.errors import ArgumentError
+from tilekit.errors import ArgumentError, CallError
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
 from tilekit.runtime.emulated import EmulatedLaunch, EmulatedModule, Work
@@ -85,8 +86,11 @@ class Plan:
         self.out = bound.result
         self._view = bound.out
 
-    def __call__(self, stream: Any = None) -> Any:
+    @call_checked
+    def __call__(self, stream: Any = None, *more: Any) -> Any:
         """Launch, without waiting, on `stream` or the current stream of the arrays' library; return the output."""
+        if more:
+            raise _bound_already()
         return self.out
 
     def trace(self) -> TileTrace:
@@ -144,7 +148,9 @@ class DevicePlan(Plan):
         if bound.out.library in ("torch", "cupy"):  # other libraries' streams belong to each array
             self.cacheable = CachedLaunch(self.launch, self.current_stream)
 
-    def __call__(self, stream: Any = None) -> Any:
+    def __call__(self, stream: Any = None, *more: Any) -> Any:
+        if more:
+            raise _bound_already()
         if self._profiler is not None:
             self._scratch[PROFILE].clear()  # where CTAs claim tiles, one may note fewer than at the launch before
         self.launch(self.current_stream() if stream is None else resolve_stream(stream, self._view))
@@ -155,6 +161,14 @@ class DevicePlan(Plan):
         if self._profiler is None:
             return super().trace()
         return _trace(self._name, self._profiler, self._scratch[PROFILE].read(), "ns")
+
+
+def _bound_already() -> CallError:
+    """The error for a plan that is called with arrays."""
+    return CallError(
+        "a bound kernel is called with a stream, or nothing: bind was given its arrays; nearest: bind others, and call "
+        "what that returns"
+    )
 
 
 def _trace(kernel: str, profiler: TileProfiler, data: bytes, unit: str) -> TileTrace:
@@ -170,7 +184,10 @@ class HostPlan(Plan, ABC):
         self._bound = bound
         self._times: bytes | None = None
 
-    def __call__(self, stream: Any = None) -> Any:
+    @call_checked
+    def __call__(self, stream: Any = None, *more: Any) -> Any:
+        if more:
+            raise _bound_already()
         if stream is not None:
             resolve_stream(stream, self._view)  # raises: arrays in host memory have no streams
         self._run()
@@ -242,6 +259,7 @@ class EmulatedPlan(HostPlan):
     def _run(self) -> None:
         self.emulate()
 
+    @call_checked
     def emulate(self, *, statistics: bool = False, timeline: str | Path | None = None) -> LaunchReport:
         """Launch once, watched, and return what the emulator reports.
 

@@ -20,7 +20,7 @@ def resolve_target(a: ArrayView, target: str | None, *, memory: bool = True) -> 
         if target == "hip":
             return _first_amd_gpu(), "hip"
         if target != "cuda":
-            return target_named(target or DEFAULT.name), None
+            return target_named(DEFAULT.name if target is None else target), None
         reason = driver.why_unavailable()
         if reason is not None:
             raise DriverError(

@@ -62,6 +62,8 @@ class WrittenArguments:
         Those operands that are matrices.
     extras
         What is stored beside the result, in the function's order.
+    names
+        The caller's names of arrays, by the kernel's.
     """
 
     spec: WrittenSpec
@@ -70,6 +72,7 @@ class WrittenArguments:
     numbers: Mapping[str, float]
     matrices: Mapping[str, Matrix]
     extras: tuple[Extra, ...]
+    names: Mapping[str, str]
 
     @classmethod
     def read(
@@ -80,7 +83,7 @@ class WrittenArguments:
         views: Mapping[int, ArrayView] | None = None,
         groups: int = 0,
         sources: bool = True,
-        results: Sequence[Any] = (),
+        results: Sequence[Any] | None = None,
     ) -> WrittenArguments:
         """Check what `epilogue=` is given against the output.
 
@@ -97,7 +100,7 @@ class WrittenArguments:
         sources
             Whether the epilogue can bring a matrix.
         results
-            Arrays that the caller has for what is stored beside the result.
+            Arrays that the caller has for what is stored beside the result; None where there are none.
 
         Raises
         ------
@@ -128,9 +131,9 @@ class WrittenArguments:
             else:
                 extent = shape[:-1] if graph.totals[index].along == "row" else (*shape[:-2], shape[-1])
                 extras.append(Extra(f"total{index}", F32, extent))
-        if results and len(results) != len(extras):
+        if results is not None and len(results) != len(extras):
             raise ArgumentError(
-                f"out has {len(results) + 1} arrays, and {graph.name} stores {len(extras) + 1}; nearest: a tuple of "
+                f"out is a tuple of {len(results) + 1}, and {graph.name} stores {len(extras) + 1}; nearest: a tuple of "
                 f"{len(extras) + 1}",
                 code="TK-EPI-004",
             )
@@ -140,7 +143,8 @@ class WrittenArguments:
                 "result of one element",
                 code="TK-EPI-004",
             )
-        found = cls(spec, reader.operands, reader.source, reader.numbers, reader.matrices, tuple(extras))
+        names = reader.names | {extra.name: f"out[{index}]" for index, extra in enumerate(extras, 1)}
+        found = cls(spec, reader.operands, reader.source, reader.numbers, reader.matrices, tuple(extras), names)
         return found.storing(results) if results else found
 
     def storing(self, arrays: Sequence[Any]) -> WrittenArguments:
@@ -149,9 +153,10 @@ class WrittenArguments:
         matrices = dict(self.matrices)
         seen = [*self.operands.items(), *([("source", self.source)] if self.source is not None else [])]
         for extra, array in zip(self.extras, arrays, strict=True):
-            name = f"out's {extra.name}"
+            name = self.names[extra.name]
             view = matrix_view(array, name)
-            require_output(view, extra.shape, extra.dtype, seen, name)
+            named = [(self.names.get(key, key), one) for key, one in seen]
+            require_output(view, extra.shape, extra.dtype, named, name)
             seen.append((name, view))
             if extra.name.startswith("output"):
                 matrices[extra.name] = output_matrix(view, name)
@@ -176,7 +181,8 @@ class WrittenArguments:
 
     def check_overlap(self, out: ArrayView) -> None:
         """Raise `ArgumentError` for an output that shares memory with another, or with an operand of threads."""
-        for name, view in self.views.items():
+        for key, view in self.views.items():
+            name = self.names.get(key, key)
             if overlap(view, out):
                 raise ArgumentError(
                     f"{name} of {self.spec.graph.name} overlaps out in memory: the kernel would read or write what it "
@@ -202,10 +208,12 @@ class _Reader:
         self.numbers: dict[str, float] = {}
         self.matrices: dict[str, Matrix] = {}
         self.source: ArrayView | None = None
+        self.names: dict[str, str] = {}
 
     def read(self, index: int, name: str, given: Any, kind: str, view: ArrayView | None) -> None:
         """Find the place of an operand."""
         key = f"operand{index}"
+        self.names[key] = name
         if kind == "u32":
             self.numbers[key] = _whole(given, name)
             self.places.append(Place("number"))
@@ -272,6 +280,7 @@ class _Reader:
             and store_kind(view.address, matrix) == "tma"
         ):
             self.source = flat
+            self.names["source"] = name
             self.places.append(Place("source", view.dtype))
             return
         self.places.append(Place("matrix", view.dtype, batched=bool(batch)))
@@ -318,10 +327,10 @@ def epilogue_key(call: Any) -> Any:
     return call.graph, tuple(fingerprint(operand) for operand in call.operands)
 
 
-def split_results(out: Any, epilogue: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Of the `out` of a call, that of the result, and those of what an epilogue stores beside it."""
+def split_results(out: Any, epilogue: Any) -> tuple[Any, tuple[Any, ...] | None]:
+    """Of the `out` of a call, that of the result, and those of what an epilogue stores beside it: None without any."""
     if not isinstance(out, (tuple, list)):
-        return out, ()
+        return out, None
     if epilogue is None or not out:
         legal = "one array; a tuple of them is for an epilogue that stores several"
         raise ArgumentError.of("out", f"a tuple of {len(out)}", legal=legal, code="TK-EPI-004")

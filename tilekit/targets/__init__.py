@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from tilekit.annotations import Accepts
+from tilekit.annotations import Accepts, call_checked
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.targets.chip import CAPABILITIES, Target
@@ -57,6 +57,7 @@ PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' or 'hip' for arrays in 
 """Where a product of arrays is computed, as an argument."""
 
 
+@call_checked
 def chip(name: str) -> Target:
     """Return the chip called `name`, which kernels of one's own may be composed for.
 
@@ -74,6 +75,7 @@ def chip(name: str) -> Target:
     return CHIPS[name]
 
 
+@call_checked
 def target(name: str) -> Target:
     """Return the target called `name`.
 

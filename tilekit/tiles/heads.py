@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.values import Value
 from tilekit.dtypes import DType
 from tilekit.tiles.call import Call
@@ -80,6 +81,7 @@ class PackedSequence:
     keys: Value
 
 
+@call_checked
 @dataclass(frozen=True)
 class HeadTile:
     """Queries of one head.

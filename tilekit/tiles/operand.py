@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
 from tilekit.assembly.values import Value
@@ -51,6 +52,7 @@ class ElementType(Protocol):
         """The type that a tensor map moves it as."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class OperandTile:
     """`rows` of M or N by one k-block of several slices, each swizzled over `swizzle_bytes`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import require_protocol, require_symbol
 from tilekit.tiles.operand import OperandTile
@@ -16,6 +17,7 @@ WORD_BYTES: Final = 4
 """Scales of a word: those of 128 elements."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class ScaleTile:
     """Scales of the rows of a tile, one k-block deep: words of all rows, those of the next 128 elements behind them.

@@ -316,6 +316,36 @@ def _hints(what: Any) -> dict[str, Any]:
     return typing.get_type_hints(scope, globalns=function.__globals__, include_extras=True)
 
 
+def fault_of_call(name: str, signature: inspect.Signature, given: Sequence[Any], options: Mapping[str, Any]) -> str:
+    """What is wrong with how a function is called: a keyword that it does not have, arguments too few or too many.
+
+    Parameters
+    ----------
+    name, signature
+        Of the function.
+    given, options
+        What it is called with.
+
+    Returns
+    -------
+    str
+        With what is legal, and the keyword that is nearest; empty where nothing is wrong.
+    """
+    parameters = signature.parameters.values()
+    by_name = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for option in options:
+            if option not in by_name:
+                close = difflib.get_close_matches(option, by_name, n=1)
+                nearest = f"; nearest: {close[0]!r}" if close else ""
+                return f"{name}() has no keyword {option!r}; legal: {', '.join(by_name)}{nearest}"
+    try:
+        signature.bind(*given, **options)
+    except TypeError as error:
+        return f"{name}() has {error}; legal: {', '.join(by_name)}"
+    return ""
+
+
 class Annotations:
     """Checks against annotations, for one family of errors.
 
@@ -326,14 +356,18 @@ class Annotations:
         legal value, which is None where there is none.
     kinds
         Of types that are not Python's own.
+    wrong_call
+        Makes the error for a keyword that there is not, and for arguments too few or too many.
     """
 
     def __init__(
         self,
         refuse: Callable[[str, Any, Kind, Any], Exception],
         kinds: Mapping[Any, Callable[[], Kind]] | None = None,
+        wrong_call: Callable[[str], TypeError] = TypeError,
     ) -> None:
         self._refuse = refuse
+        self._wrong_call = wrong_call
         self._basic = {**_BASIC, **(kinds or {})}
         self._known: dict[Any, dict[str, Kind]] = {}
 
@@ -365,7 +399,11 @@ class Annotations:
         def checked(*arguments: _P.args, **options: _P.kwargs) -> _R:
             first = self.values(function, dict(zip(positional, arguments, strict=False)))
             rest = arguments[len(first) :]
-            return function(*first.values(), *rest, **self.values(function, options))  # type: ignore[arg-type]
+            try:
+                return function(*first.values(), *rest, **self.values(function, options))  # type: ignore[arg-type]
+            except TypeError:
+                self.refuse_call(function, arguments, options)
+                raise
 
         return checked
 
@@ -380,14 +418,13 @@ class Annotations:
             @functools.wraps(function)
             def taking(*arguments: _P.args, **options: _P.kwargs) -> _R:
                 own = {p.name: options.pop(p.name) for p in named if p.name in options}
-                for name in options:
-                    if name not in known:
-                        close = difflib.get_close_matches(name, [*known, *(p.name for p in named)], n=1)
-                        raise TypeError(
-                            f"{function.__name__}() has no keyword {name!r}; legal: {', '.join(known)}"
-                            + (f"; nearest: {close[0]!r}" if close else "")
-                        )
-                return function(*arguments, **own, **self.values(keywords, options))  # type: ignore[arg-type]
+                if not options.keys() <= known.keys():
+                    self.refuse_call(taking, arguments, own | options)
+                try:
+                    return function(*arguments, **own, **self.values(keywords, options))  # type: ignore[arg-type]
+                except TypeError:
+                    self.refuse_call(taking, arguments, own | options)
+                    raise
 
             plain = typing.get_type_hints(keywords)
             more = [
@@ -400,6 +437,14 @@ class Annotations:
             return taking
 
         return wrap
+
+    def refuse_call(
+        self, function: Callable[..., Any], given: Sequence[Any], options: Mapping[str, Any], name: str = ""
+    ) -> None:
+        """Raise the error for a call that a function, or the maker of a class that has `name`, cannot take."""
+        fault = fault_of_call(name or function.__name__, inspect.signature(function), given, options)
+        if fault:
+            raise self._wrong_call(fault) from None
 
     def plain(self, kind: Kind, value: Any, name: str) -> Any:
         """A value in the plain type of its kind."""

@@ -366,7 +366,12 @@ def shown(given: object) -> str:
         text = repr(given)
     except Exception:  # of an object that is broken, or of an integer with thousands of digits
         text = f"<{type(given).__name__}>"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    if len(text) <= _SHOWN:
+        return text
+    try:  # of an array how it lies says more than its first numbers
+        return f"<{type(given).__module__}.{type(given).__name__} of {given.dtype}, shape {tuple(given.shape)}>"  # type: ignore[attr-defined]
+    except Exception:  # it is none
+        return f"{text[: _SHOWN - 3]}..."
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

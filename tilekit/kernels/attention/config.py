@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.writer import MAX_PROFILE
 from tilekit.errors import ConfigError
 from tilekit.kernels.attention.spec import AttentionSpec
@@ -25,6 +26,7 @@ SHARE_BYTES = 2048
 """Room for the weights with which shares of keys are added up."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class AttentionConfig:
     """The choices of an attention kernel on sm_90a.

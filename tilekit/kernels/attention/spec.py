@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.annotations import call_checked
 from tilekit.dtypes import BF16, DType
 
 HEAD_DIMS = (64, 96, 128, 192, 256)
 """Elements of a head that kernels have room for: fewer are filled up with zeros on the way to shared memory."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class AttentionSpec:
     """One attention kernel.

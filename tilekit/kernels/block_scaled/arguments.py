@@ -105,7 +105,8 @@ class BlockScaledArguments(Arguments):
         loaded = read_for(target, va, vb)
         problem = replace(problem, a=loaded.a, b=loaded.b)
         quantised, out = QuantisedResult.read(given)
-        vo, dtype, shape = None if out is None else matrix_view(out, "out"), given.get("out_dtype"), None
+        name = "out" if quantised is None else "out[0]"
+        vo, dtype, shape = None if out is None else matrix_view(out, name), given.get("out_dtype"), None
         if quantised is not None:
             dtype, shape = quantised.element, quantised.shape(problem.m, problem.n)
             vo = None if vo is None else quantised.values(vo)
@@ -119,6 +120,7 @@ class BlockScaledArguments(Arguments):
             cast(EpilogueKeywords, epilogue),
             shape=shape,
             memory=memory,
+            out_name=name,
             target=target,
             device=device,
             result=out,
@@ -129,7 +131,7 @@ class BlockScaledArguments(Arguments):
             quantised=quantised,
         )
         if quantised is not None:
-            others = [item for item in call.arrays.items() if item[0] != "out_scales"]
+            others = [(name if key == "out" else key, one) for key, one in call.arrays.items() if key != "out_scales"]
             quantised.check(call.out, others if memory else [])
         return call
 
@@ -246,6 +248,7 @@ def _format(a: DType, b: DType, scales: dict[str, ArrayView]) -> ScaleFormat:
         if {a.name, b.name} <= set(found.types) and of_a is of_b is found.scale:
             return found
     legal = "; ".join(f"{' or '.join(f.types)} with {f.scale} for {f.block} elements ({n})" for n, f in FORMATS.items())
+    legal += "; e4m3 or e5m2 with both scales f32 for 128 elements"
     nearest = next((n for n, f in FORMATS.items() if a.name in f.types), "mxfp8")
     raise ArgumentError(
         f"a is {a}, b is {b}, scale_a is {of_a} and scale_b is {of_b}; legal for both operands: {legal}; nearest: "

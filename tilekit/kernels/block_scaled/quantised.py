@@ -148,6 +148,12 @@ class QuantisedResult:
                 "out_dtype", asked, legal="'mxfp4' or 'nvfp4', of which elements are e2m1", nearest="mxfp4",
                 code="TK-SCALE-006",
             )  # fmt: skip
+        if found is not None and given.get("residual") is not None:
+            raise ArgumentError(
+                f"residual with out_dtype={asked!r}: what is quantised is computed from the product, a scale, a bias "
+                "and an activation; nearest: out_dtype='bf16', then tilekit.quantise",
+                code="TK-SCALE-006",
+            )
         if scale is not None and (found is None or found.scale is UE8M0):
             raise ArgumentError(
                 f"out_scale={scale} with out_dtype={asked!r}: legal: with out_dtype='nvfp4', whose scales are over one "

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
-from operator import index
+from math import gcd, prod
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -23,25 +22,17 @@ from tilekit.arrays import (
 from tilekit.epilogue.python import EpilogueCall
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type, settings
+from tilekit.kernels.conv2d.axes import read_axes
 from tilekit.kernels.conv2d.copied_problem import by_threads, read_on
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.epilogue_arguments import SharedEpilogueKeywords
 from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
-from tilekit.kernels.matmul.legal import check_types
+from tilekit.kernels.matmul.legal import check_floats, check_types
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
 from tilekit.tiles.operand import SWIZZLE_BYTES
-
-_LEAST = {"stride": 1, "padding": 0, "dilation": 1}
-"""The least number that each may be, and the usual one."""
-
-_MOST_COUNTED = (1 << 32) - 1
-"""The largest number of a kernel's counters."""
-
-_MOST_PIXELS = (1 << 31) - 1
-"""Of an image's result: kernels count rows of the product in 32 bits."""
 
 
 class ConvOperands(SharedEpilogueKeywords, total=False):
@@ -107,6 +98,7 @@ class ConvArguments(MatmulArguments):
             epilogue["epilogue"] = given["epilogue"]
             views = _operands(given["epilogue"], shape, groups)
         target, device = resolve_target(images, given.get("target"), memory=memory)
+        check_floats(target, images.dtype, filters.dtype, ("x", "w"))
         more: dict[str, Any] = {"memory": memory, "target": target, "device": device, "extents": shape}
         more |= {"axes": (y, along), **settings(given)}
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
@@ -165,19 +157,10 @@ def read_pixels(array: Any, name: str) -> ArrayView:
 def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
     """Check types and extents of both operands, and that groups divide them."""
     check_types(x.dtype, w.dtype, ("x", "w"))
-    channels, count = x.shape[3], w.shape[0]
-    if 0 in x.shape[1:] or 0 in w.shape[1:]:
-        raise ArgumentError(
-            f"x is {x.shape} and w is {w.shape} (channels last): only N and K may be 0; nearest: 1", code="TK-CONV-001"
-        )
-    if groups < 1 or channels % groups or count % groups:
-        legal = [n for n in range(1, channels + 1) if channels % n == 0 and count % n == 0]
-        nearest = min(legal, key=lambda n: abs(n - groups))
-        raise ArgumentError(
-            f"groups={groups} with {channels} channels of x and {count} filters: groups divide both; "
-            f"nearest: {nearest}",
-            code="TK-CONV-002",
-        )
+    channels = x.shape[3]
+    for name, view in (("x", x), ("w", w)):
+        require_extents(name, view)
+    require_divided(groups, {"channels of x": channels, "filters": w.shape[0]})
     if w.shape[3] * groups != channels:
         raise ArgumentError(
             f"x has {channels} channels and w has {w.shape[3]}: with groups={groups} a filter has {channels // groups}"
@@ -187,45 +170,26 @@ def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
     return groups
 
 
-def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
-    """How filters go over images, with at least one output pixel."""
-    steps, pads, aparts = (read_pair(given.get(name, least), name) for name, least in _LEAST.items())
-    axes = []
-    for i, name in enumerate(("height", "width")):
-        axis = Axis(name, x.shape[1 + i], w.shape[1 + i], steps[i], pads[i], aparts[i])
-        if axis.out < 1:
-            reach = axis.end - axis.apart + 1
-            raise ArgumentError(
-                f"filters of {name} {axis.taps}, {reach} with dilation {axis.apart}, are larger than images of "
-                f"{axis.extent} with padding {axis.pad}; nearest: padding={-((axis.extent - reach) // 2)}",
-                code="TK-CONV-003",
-            )
-        axes.append(axis)
-    if axes[0].out * axes[1].out > _MOST_PIXELS:
+def require_extents(name: str, view: ArrayView) -> None:
+    """Raise `ArgumentError` (``TK-CONV-001``) for images or filters without an element each."""
+    if 0 in view.shape[1:]:
         raise ArgumentError(
-            f"padding: given {given.get('padding', 0)}: an image's result would have {axes[0].out} x {axes[1].out} "
-            f"pixels; legal: up to {_MOST_PIXELS} in all; nearest: padding={min(max(pads), 1 << 14)}",
-            code="TK-CONV-003",
+            f"{name} is {view.shape} (channels last): only N and K may be 0; nearest: 1",
+            code="TK-CONV-001",
         )
-    return axes
 
 
-def read_pair(given: Any, name: str) -> tuple[int, int]:
-    """Read a stride, padding or dilation: a number for both axes, or one for each: down and along."""
-    least = _LEAST[name]
-    pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
-    try:
-        down, along = (index(number) for number in pair)
-        legal = not any(isinstance(number, bool) for number in pair) and least <= min(down, along)
-    except (TypeError, ValueError):
-        legal = False
-    if not legal:
-        words = f"a whole number from {least} on, or two (down, along)"
-        raise ArgumentError.of(name, given, legal=words, nearest=least, code="TK-CONV-003")
-    if max(down, along) > _MOST_COUNTED:
-        words = f"whole numbers up to {_MOST_COUNTED}, as kernels count"
-        raise ArgumentError.of(name, given, legal=words, nearest=_MOST_COUNTED, code="TK-CONV-003")
-    return down, along
+def require_divided(groups: int, counts: dict[str, int]) -> None:
+    """Raise `ArgumentError` (``TK-CONV-002``) for groups that do not divide channels or filters, said with what."""
+    if groups >= 1 and not any(count % groups for count in counts.values()):
+        return
+    shared = gcd(*counts.values()) or 1
+    nearest = min((n for n in range(1, shared + 1) if shared % n == 0), key=lambda n: abs(n - groups))
+    raise ArgumentError(
+        f"groups={groups} with {' and '.join(f'{count} {what}' for what, count in counts.items())}: groups divide "
+        f"{'both' if len(counts) > 1 else 'them'}; nearest: {nearest}",
+        code="TK-CONV-002",
+    )
 
 
 def _bias(bias: Any, count: int, groups: int) -> ArrayView:

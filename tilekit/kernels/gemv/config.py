@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.annotations import check_fields
+from tilekit.annotations import call_checked, check_fields
 from tilekit.assembly.shared import SharedDeclaration, size_of
 from tilekit.errors import ConfigError
 from tilekit.kernels.gemv.rules import REGISTERS, RULES
@@ -14,6 +14,7 @@ from tilekit.kernels.gemv.weights import shape_of
 from tilekit.targets import Target
 
 
+@call_checked
 @dataclass(frozen=True)
 class GemvConfig:
     """One way to stream the weights.

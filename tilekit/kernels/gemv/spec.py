@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilekit.annotations import check_fields
+from tilekit.annotations import call_checked, check_fields
 from tilekit.dtypes import BF16, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
@@ -18,6 +18,7 @@ VECTOR = 16
 """Bytes of the widest load."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class GemvSpec:
     """``D = activation(scale * (A @ B) + bias + beta * residual)`` with a few rows of A, f32 accumulation.

@@ -140,12 +140,24 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
     if len(a.shape) != wanted or len(b.shape) != 3 or (kind == "counts" and a.shape[0] != b.shape[0]):
         legal = "a (M, K) and b (G, K, N)" if kind == "ends" else "a (G, R, K) and b (G, K, N)"
         raise ArgumentError(f"a is {a.shape} and b is {b.shape}: {kind} take {legal}", code="TK-GROUP-001")
+    if a.shape[-1] != b.shape[1]:
+        raise ArgumentError(
+            f"a is {a.shape} and b is {b.shape}: K must agree, but a has K={a.shape[-1]} columns and b's matrices have "
+            f"K={b.shape[1]} rows"
+            + (
+                " (b looks transposed: pass it with its last two dimensions exchanged)"
+                if b.shape[2] == a.shape[-1]
+                else ""
+            ),
+            code="TK-MM-011",
+        )
     array = ends if counts is None else counts
     view = view_of_int32(array if is_array(array) else _listed(array, kind), kind, code="TK-GROUP-002")
     if view.shape != (b.shape[0],) or (b.shape[0] > 1 and view.strides != (1,)):
+        way = f"; pass a copy, for example {kind}.copy() of an array" if view.shape == (b.shape[0],) else ""
         raise ArgumentError(
-            f"{kind} is {view.dtype} of shape {view.shape}: one contiguous int32 for each of b's {b.shape[0]} groups "
-            "is needed",
+            f"{kind} is {view.dtype} of shape {view.shape} and strides {view.strides} (elements): one contiguous int32 "
+            f"for each of b's {b.shape[0]} groups is needed, with strides (1,){way}",
             code="TK-GROUP-002",
         )
     if view.device == "cpu":

@@ -19,19 +19,26 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.problem import MatmulProblem
 from tilekit.kernels.resolve import gpu_name
 from tilekit.targets import TARGETS, Target
+from tilekit.tile_io.tma import TMA_ALIGNMENT
 
 
 def select(
     arguments: GroupedArguments, tuned: TunedConfigs | None, kind: Callable[..., MatmulKernel] = MatmulKernel
 ) -> Selection:
     """The kernel with the config that the caller gave, tuning found or the model picks."""
-    problem, out, target = arguments.problem, arguments.out, arguments.target
+    problem, target = arguments.problem, arguments.target
     by_threads = platform(target).components.COPIES_GROUPS
     for operand in () if by_threads else (problem.a, problem.b):
         if operand.load != "tma" and operand.name == "a" and operand.major == "mn":
             raise ArgumentError(
                 f"a is contiguous along M, where groups begin at multiples of {operand.load} bytes; the copy engine of "
                 f"{target.name} needs multiples of 16: pass a with contiguous rows of K",
+                code="TK-GROUP-003",
+            )
+        if operand.load != "tma" and not operand.pitch:
+            raise ArgumentError(
+                f"{operand.name}'s rows are 0 bytes apart: they share one place, and the copy engine needs rows apart; "
+                f"pass a copy of {operand.name}",
                 code="TK-GROUP-003",
             )
         if operand.load != "tma":
@@ -41,11 +48,7 @@ def select(
                 code="TK-GROUP-003",
             )
     if arguments.store == "direct" and not by_threads:
-        raise ArgumentError(
-            f"out, {out.dtype} of shape {out.shape}, cannot be written by the copy engine, which needs addresses, "
-            "pitches and rows in multiples of 16 bytes; pad N, or pass an out of padded rows",
-            code="TK-GROUP-003",
-        )
+        raise _unwritten(arguments)
     spec, config = arguments.spec, arguments.config
     groups = arguments.b.shape[0]
     if config is None and tuned is not None and arguments.a.device != "cpu":
@@ -54,6 +57,25 @@ def select(
     if config is None:
         config = _config(spec, target, problem, groups)
     return Selection(compiled(spec, config, target, kind), arguments)
+
+
+def _unwritten(arguments: GroupedArguments) -> ArgumentError:
+    """The error for an output that the copy engine cannot write, which does so in whole units."""
+    out, chip, pitch = arguments.out, arguments.target.name, arguments.out_matrix.pitch
+    n, unit = out.shape[-1], TMA_ALIGNMENT // out.dtype.bytes
+    if n % unit:
+        whole = -(-n // unit) * unit
+        return ArgumentError(
+            f"out, {out.dtype} of shape {out.shape}, has rows of N={n} elements: {chip}'s copy engine writes whole "
+            f"{TMA_ALIGNMENT} bytes, so N must be a multiple of {unit}; nearest: {whole}, with columns of zeros in b",
+            code="TK-GROUP-003",
+        )
+    return ArgumentError(
+        f"out begins at address {out.address:#x}, and its rows are {pitch} bytes apart: {chip}'s copy engine writes "
+        f"where both are multiples of {TMA_ALIGNMENT} bytes; nearest: no out, or a view of an array whose rows are "
+        f"{-(-pitch // TMA_ALIGNMENT) * TMA_ALIGNMENT} bytes apart",
+        code="TK-GROUP-003",
+    )
 
 
 def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> KernelConfig:

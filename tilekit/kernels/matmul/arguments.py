@@ -83,7 +83,8 @@ class MatmulArguments(Arguments):
         given = checked_values(MatmulKeywords, keywords)
         va, vb = matrix_view(a, "a"), matrix_view(b, "b")
         out, results = split_results(given.get("out"), given.get("epilogue"))
-        vo = None if out is None else matrix_view(out, "out")
+        name = "out" if results is None else "out[0]"
+        vo = None if out is None else matrix_view(out, name)
         dtype = result_type(va, vo, given.get("out_dtype"))
         target, device = resolve_target(va, given.get("target"), memory=memory)
         problem = read_for(target, va, vb)
@@ -95,6 +96,7 @@ class MatmulArguments(Arguments):
             dtype,
             cast(EpilogueKeywords, given),
             memory=memory,
+            out_name=name,
             results=results,
             target=target,
             device=device,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import Groups, MatmulSpec
     from tilekit.targets import Target
 
-__all__ = ["OF_WHOLE", "check", "check_payload", "check_types"]
+__all__ = ["OF_WHOLE", "check", "check_floats", "check_payload", "check_types"]
 
 OF_WHOLE = (S32, BF16, F16, F32)
 """What sums of whole numbers are stored as."""
@@ -36,6 +36,26 @@ def check_types(a: DType, b: DType, names: tuple[str, str] = ("a", "b"), *, whol
         f"FNUZ kinds). Convert one operand, for example {nearest}.",
         code="TK-MM-001",
     )
+
+
+def check_floats(target: Target, a: DType, b: DType, names: tuple[str, str] = ("a", "b")) -> None:
+    """Raise `ArgumentError` (``TK-MM-001``) for 8-bit floats that a chip does not multiply: any, or of another kind."""
+    fnuz = target.has("fnuz_floats")
+    kinds = FNUZ if fnuz else {other: own for own, other in FNUZ.items()}
+    for name, dtype in zip(names, (a, b), strict=True):
+        if dtype in kinds:
+            own = kinds[dtype]
+            raise ArgumentError(
+                f"{name} is {dtype}: of 8-bit floats {target.name} multiplies those of "
+                f"{'FNUZ, not of the OCP' if fnuz else 'the OCP, not of FNUZ'}; nearest: {own} ({own.long_name})",
+                code="TK-MM-001",
+            )
+    if (a in FP8 or b in FP8) and target.isa == "ptx" and not target.has("float8_matrix"):
+        raise ArgumentError(
+            f"{names[0]} is {a} and {names[1]} is {b}: {target.name} has no matrix instruction of 8-bit floats; "
+            "nearest: both bf16",
+            code="TK-MM-001",
+        )
 
 
 def check(spec: MatmulSpec) -> None:

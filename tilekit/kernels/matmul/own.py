@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from tilekit.annotations import check_fields
+from tilekit.annotations import call_checked, check_fields
 from tilekit.assembly.fit import illegal, require_call, require_protocol
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
@@ -22,6 +22,7 @@ from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tiles.operand import OperandTile
 
 
+@call_checked
 @dataclass(frozen=True)
 class OwnRole:
     """A further role beside those of the driver.
@@ -41,6 +42,7 @@ class OwnRole:
         check_fields(self)
 
 
+@call_checked
 @dataclass(frozen=True)
 class OwnComponents:
     """What makes components of a matmul's; of those that are None the family makes its own.

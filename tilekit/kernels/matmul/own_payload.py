@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tilekit.annotations import check_fields
+from tilekit.annotations import call_checked, check_fields
 from tilekit.arrays import ArrayView
 from tilekit.assembly.fit import illegal, require_call, require_protocol
 from tilekit.assembly.shared import SharedArray
@@ -23,6 +23,7 @@ TAKEN = ("c", "d", "k", "columns", "rows", *(one.name for one in fields(Addresse
 """Names of a product's own arrays and numbers."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class Blocks:
     """An extent that counts runs of elements of another, the last of which may be short.
@@ -52,6 +53,7 @@ class Blocks:
             raise ArgumentError.of("size", self.size, legal="at least 1", nearest=1, code="TK-COMP-001")
 
 
+@call_checked
 @dataclass(frozen=True)
 class OwnPayload:
     """What a kernel multiplies the sums of each k-block by, and how that reaches the threads that add them.

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from tilekit.annotations import check_fields
+from tilekit.annotations import call_checked, check_fields
 from tilekit.assembly.fragment_files import fragments_of
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import Epilogue
-from tilekit.dtypes import BF16, DTYPES, F32, FNUZ, S8, S32, DType
+from tilekit.dtypes import BF16, DTYPES, F32, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.shares import ShareKind
@@ -40,6 +40,7 @@ Precision = Literal["tf32"]
 Accumulation = Literal["fast", "promoted"]
 
 
+@call_checked
 @dataclass(frozen=True)
 class MatmulSpec:
     """``D = activation(scale * scale_a * (A @ B) * scale_b + bias)`` with f32 accumulation.
@@ -137,7 +138,7 @@ class MatmulSpec:
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
-        self._check_floats(target)
+        legal.check_floats(target, self.a_dtype, self.b_dtype)
         self._check_further_outputs(target)
         components = platform(target).components
         legal.check_payload(self, target)
@@ -159,19 +160,6 @@ class MatmulSpec:
                 + (", for example the .T of an (N, K) array." if name == "b" else "."),
                 code="TK-MM-004",
             )
-
-    def _check_floats(self, target: Target) -> None:
-        """Raise `ArgumentError` (``TK-MM-001``) for 8-bit floats of another chip's kind."""
-        fnuz = target.has("fnuz_floats")
-        kinds = FNUZ if fnuz else {other: own for own, other in FNUZ.items()}
-        for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
-            if dtype in kinds:
-                own = kinds[dtype]
-                raise ArgumentError(
-                    f"{name} is {dtype}: of 8-bit floats {target.name} multiplies those of "
-                    f"{'FNUZ, not of the OCP' if fnuz else 'the OCP, not of FNUZ'}; nearest: {own} ({own.long_name})",
-                    code="TK-MM-001",
-                )
 
     def _check_further_outputs(self, target: Target) -> None:
         """Raise `ArgumentError` (``TK-EPI-004``) for 8-bit floats that the chip does not convert to."""

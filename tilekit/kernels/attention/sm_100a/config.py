@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.writer import MAX_PROFILE
 from tilekit.errors import ConfigError
 from tilekit.kernels.attention.spec import AttentionSpec
@@ -19,6 +20,7 @@ SMALL_BYTES = 3072
 """Room for barriers and rows' pairs, ahead of the tiles."""
 
 
+@call_checked
 @dataclass(frozen=True)
 class BlackwellAttentionConfig:
     """The choices of an attention kernel on sm_100a.

@@ -41,9 +41,10 @@ def check(spec: MatmulSpec, target: Target) -> None:
     for name, load in zip("ab", spec.loads, strict=True):
         if load != "tma" and not spec.own_loaders:
             raise ArgumentError(
-                f"{name} has an address or pitches that are multiples of {load} bytes only: on {target.name} "
-                "operands are loaded by TMA, which needs multiples of 16. Copy it into an array whose rows are "
-                "padded to a multiple of 16 bytes, and pass the view of the part you need",
+                f"{name} has an address or pitches that are multiples of {load} bytes only, or rows that share one "
+                f"place (stride 0): on {target.name} operands are loaded by TMA, which needs multiples of 16, and rows "
+                "apart. Copy it into an array whose rows are padded to a multiple of 16 bytes, and pass the view of "
+                "the part you need",
                 code="TK-MM-013",
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.annotations import call_checked
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
@@ -18,6 +19,7 @@ from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_schedule.raster import Walk
 
 
+@call_checked
 @dataclass(frozen=True)
 class BlackwellConfig(KernelConfig):
     """One way to run a matmul on Blackwell (sm_100a).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tilekit.annotations import call_checked
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
 from tilekit.kernels.matmul.config import KernelConfig, plural
@@ -27,6 +28,7 @@ A tile that 64 bytes divide, but 128 do not, has rows of 64.
 """
 
 
+@call_checked
 @dataclass(frozen=True)
 class MatmulConfig(KernelConfig):
     """One way to run a matmul on Hopper (sm_90a).

@@ -31,13 +31,7 @@ COPIES_GROUPS = True
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
-    """Raise `ArgumentError` for types that the chip does not multiply or these components do not store."""
-    if (spec.a_dtype in FP8 or spec.b_dtype in FP8) and not target.has("float8_matrix"):
-        raise ArgumentError(
-            f"a is {spec.a_dtype} and b is {spec.b_dtype}: {target.name} has no matrix instruction of 8-bit floats; "
-            "nearest: both bf16",
-            code="TK-MM-001",
-        )
+    """Raise `ArgumentError` for types that these components do not store."""
     if spec.out_dtype in FP8 and not target.has("float8_matrix"):
         raise ArgumentError(
             f"out_dtype={spec.out_dtype}: {target.name} has no 8-bit floats, and its matmuls write bf16, f16 or f32; "
