@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilekit.annotations import number
-from tilekit.arrays import ArrayView, host_array, is_array, overlap, require_output, view_of
+from tilekit.arrays import ArrayView, host_array, is_array, require_output, view_of
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
@@ -147,12 +147,10 @@ class WrittenArguments:
         """The same with arrays for what is stored beside the result."""
         extras: list[Extra] = []
         matrices = dict(self.matrices)
-        seen = [*self.operands.items(), *([("source", self.source)] if self.source is not None else [])]
         for extra, array in zip(self.extras, arrays, strict=True):
-            name = f"out's {extra.name}"
+            name = self.words[extra.name]
             view = matrix_view(array, name)
-            require_output(view, extra.shape, extra.dtype, seen, name)
-            seen.append((name, view))
+            require_output(view, extra.shape, extra.dtype, (), name)
             if extra.name.startswith("output"):
                 matrices[extra.name] = output_matrix(view, name)
             elif (view.strides[-1] != 1 and view.shape[-1] > 1) or not _behind(view):
@@ -174,15 +172,12 @@ class WrittenArguments:
         """The arrays, by the kernel's names."""
         return {**self.operands, **{extra.name: extra.view for extra in self.extras if extra.view is not None}}
 
-    def check_overlap(self, out: ArrayView) -> None:
-        """Raise `ArgumentError` for an output that shares memory with another, or with an operand of threads."""
-        for name, view in self.views.items():
-            if overlap(view, out):
-                raise ArgumentError(
-                    f"{name} of {self.spec.graph.name} overlaps out in memory: the kernel would read or write what it "
-                    "has already written; pass another array",
-                    code="TK-EPI-004",
-                )
+    @property
+    def words(self) -> dict[str, str]:
+        """What messages call the arrays."""
+        whose = f"of {self.spec.graph.name}"
+        found = {extra.name: f"out's {extra.name}" for extra in self.extras}
+        return {**{name: f"{name} {whose}" for name in self.operands}, "residual": f"the matrix {whose}", **found}
 
 
 def _behind(view: ArrayView) -> bool:
