@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from tilekit.annotations import number
-from tilekit.arrays import view_of
-from tilekit.dtypes import E2M1X2, E4M3, E5M2, U8, UE8M0, DType
+from tilekit.arrays import memory_for, view_of
+from tilekit.dtypes import E2M1X2, E4M3, E5M2, F32, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.layout import laid_out
 from tilekit.kernels.block_scaled.scales import Scales
@@ -85,7 +85,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     Raises
     ------
     ArgumentError
-        ``TK-SCALE-005``.
+        ``TK-SCALE-005``; ``TK-ARRAY-006`` where NumPy has no memory for what is computed.
     """
     found = _format_named(to)
     element = str(dtype if found.packed == 1 else "e2m1x2")
@@ -111,7 +111,10 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
         )
     rows, k = x.shape
     blocks = -(-k // found.block)
-    padded = xp.zeros((rows, blocks * found.block), dtype=xp.float32, **({"device": x.device} if _torch(xp) else {}))
+    with memory_for("the f32 copy of x", (rows, blocks * found.block), F32):
+        padded = xp.zeros(
+            (rows, blocks * found.block), dtype=xp.float32, **({"device": x.device} if _torch(xp) else {})
+        )
     padded[:, :k] = x
     padded = padded.reshape((rows, blocks, found.block))
     most = _most(abs(padded))

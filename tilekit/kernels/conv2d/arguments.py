@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from operator import index
@@ -206,13 +207,21 @@ def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
                 code="TK-CONV-003",
             )
         axes.append(axis)
-    if axes[0].out * axes[1].out > _MOST_PIXELS:
+    if _pixels(axes) > _MOST_PIXELS:
+        reach = max(axis.end - axis.apart for axis in axes)  # padding beyond it is all that a filter meets
+        padding = next((pad for pad in (reach, 0) if pad < max(pads) and _pixels(axes, pad) <= _MOST_PIXELS), None)
         raise ArgumentError(
             f"padding: given {given.get('padding', 0)}: an image's result would have {axes[0].out} x {axes[1].out} "
-            f"pixels; legal: up to {_MOST_PIXELS} in all; nearest: padding={min(max(pads), 1 << 14)}",
+            f"pixels; legal: up to {_MOST_PIXELS} in all; nearest: "
+            + ("a part of each image" if padding is None else f"padding={padding}"),
             code="TK-CONV-003",
         )
     return axes
+
+
+def _pixels(axes: Sequence[Axis], padding: int | None = None) -> int:
+    """Of an image's result, with the padding that there is or another."""
+    return prod((axis if padding is None else replace(axis, pad=padding)).out for axis in axes)
 
 
 def read_pair(given: Any, name: str) -> tuple[int, int]:
