@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 
 from tilekit.annotations import call_checked, number
-from tilekit.arrays import is_array, masked, view_of
-from tilekit.dtypes import E2M1, E2M1X2, E4M3, E5M2, U8, UE8M0, DType, as_dtype
+from tilekit.arrays import is_array, masked, memory_for, view_of
+from tilekit.dtypes import E2M1, E2M1X2, E4M3, E5M2, F32, U8, UE8M0, DType, as_dtype
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.layout import laid_out
@@ -94,7 +94,8 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     Raises
     ------
     ArgumentError
-        ``TK-SCALE-005``; ``TK-ARRAY-002`` for a masked array.
+        ``TK-SCALE-005``; ``TK-ARRAY-002`` for a masked array, ``TK-ARRAY-006`` where NumPy has no memory for what is
+        computed.
     """
     found = _format_named(to)
     element = _element_named(dtype, found) if found.packed == 1 else "e2m1x2"
@@ -118,7 +119,10 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
         )
     rows, k = x.shape
     blocks = -(-k // found.block)
-    padded = xp.zeros((rows, blocks * found.block), dtype=xp.float32, **({"device": x.device} if _torch(xp) else {}))
+    with memory_for("the f32 copy of x", (rows, blocks * found.block), F32):
+        padded = xp.zeros(
+            (rows, blocks * found.block), dtype=xp.float32, **({"device": x.device} if _torch(xp) else {})
+        )
     padded[:, :k] = x
     padded = padded.reshape((rows, blocks, found.block))
     most = _most(abs(padded))

@@ -31,6 +31,8 @@ from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.sm_80.config import AmpereConfig
 from tilekit.kernels.matmul.sm_89.config import AdaConfig
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_120a.config import Rtx50Config
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import target
@@ -235,6 +237,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "promoted sums": ({"target": "sm_89", "accumulation": "promoted"}, "accumulation='promoted'.*TK-MM-027"),
     "a config of another chip": ({"target": "sm_89", "config": MatmulConfig()}, "for sm_89 pass an AdaConfig"),
     "a tile of no warps": ({"target": "sm_89", "config": AdaConfig(tile=(120, 64))}, "a multiple of 32"),
+    "a copy engine over images": (
+        {"target": "sm_120a", "config": Rtx50Config(driver="warp_specialized")},
+        "the copy engine of sm_120a loads matrices, and threads load images; nearest: driver='multistage'",
+    ),
 }
 
 
@@ -254,6 +260,14 @@ def test_what_a_chip_lacks(name: str) -> None:
     x, w = (np.zeros(shape, ml_dtypes.float8_e4m3fn) for shape in ((1, 6, 6, 16), (8, 3, 3, 16)))
     with pytest.raises((ArgumentError, ConfigError), match=words):
         tilekit.conv2d(x, w, **keywords)
+
+
+def test_what_is_tried_loads_images_by_threads() -> None:
+    """Neither the picker nor tuning tries a role for the copy engine, which knows matrices; of those it has one."""
+    model, chip = platform(target("sm_120a")).model, target("sm_120a")
+    for spec, drivers in ((CopiedSpec(), {"multistage"}), (MatmulSpec(), {"multistage", "warp_specialized"})):
+        tried: list[Any] = [*model.candidates(spec, chip), *model.tuning_candidates(spec, chip)]
+        assert {config.driver for config in tried} == drivers
 
 
 def test_specs_are_for_chips_of_one_kind() -> None:

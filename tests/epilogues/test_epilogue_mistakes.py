@@ -130,9 +130,9 @@ def test_wrong_counts_of_operands() -> None:
 def test_outputs_apart_from_what_is_read() -> None:
     """A matrix that threads read is not the output; one that the epilogue brings may be."""
     wide = np.zeros((32, 48), np.float32)
-    with pytest.raises(TilekitError, match="overlaps out") as caught:
+    with pytest.raises(TilekitError, match="out overlaps operand1 of both") as caught:
         tilekit.matmul(A, B, out=wide, epilogue=both(wide, wide))
-    assert caught.value.code == "TK-EPI-004"
+    assert caught.value.code == "TK-ARRAY-009"
 
 
 @tilekit.epilogue

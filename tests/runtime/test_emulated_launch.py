@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.errors import EmulationTooLong
-from tilekit.runtime.emulated import EmulatedKernel, Work
+from tilekit.runtime.emulated import EmulatedKernel, Work, launch_label
 from tilekit.runtime.parameters import U32, Pointer
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.settings import settings
@@ -66,24 +65,20 @@ def test_patches_reach_the_next_launch() -> None:
     assert block[128:] == b"\2" + bytes(7)
 
 
-def test_long_launches_are_refused_before_they_start() -> None:
-    """Beyond the limit nothing runs; the error says how long, and the way it names works."""
-    handle = RecordingHandle()
-    work = Work(flops=1e15, tiles=10**6)
-    prepared = EmulatedKernel("matmul", handle).prepare(CONFIG, [], description="big", work=work)
+@pytest.mark.parametrize("work", [Work(1e15, 0), Work(0, 10**6), Work(0, 0, ctas=10**6)], ids=str)
+def test_what_would_take_long_is_refused(work: Work) -> None:
+    """The error says what, and how long it would take, and the way it names works: FLOPs, tiles and CTAs all count."""
+    label = launch_label("matmul", "big", CONFIG)
     with pytest.raises(EmulationTooLong, match=r"matmul \[big\].*about .* (h|min) .*limit is 2\.0 min") as caught:
-        prepared()
-    assert not handle.launches
+        work.refuse_if_too_long(label)
     assert caught.value.seconds == work.emulated_seconds > caught.value.limit == 120.0
-    with settings.override(emulator_limit=math.inf):
-        prepared()
-    assert len(handle.launches) == 1
+    with settings.override(emulator_limit=2 * caught.value.seconds):
+        work.refuse_if_too_long(label)
 
 
-def test_short_launches_and_those_of_unknown_length_run() -> None:
-    """An estimate below the limit, or none at all, refuses nothing."""
-    handle = RecordingHandle()
-    kernel = EmulatedKernel("matmul", handle)
-    kernel.prepare(CONFIG, [], work=Work(flops=1e6, tiles=4))()
-    kernel.prepare(CONFIG, [])()
-    assert len(handle.launches) == 2
+def test_works_are_added() -> None:
+    """What is below the limit is not refused, and the sum of two may be above it."""
+    half = Work(flops=6e10, tiles=13333, ctas=20000)
+    half.refuse_if_too_long("half")
+    with pytest.raises(EmulationTooLong, match=r"1\.2e\+11 FLOP in 26666 tiles of 40000 CTAs"):
+        (half + half).refuse_if_too_long("both")

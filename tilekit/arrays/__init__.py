@@ -8,7 +8,15 @@ whatever made the inputs and before whatever reads the result. An explicit ``str
 inputs are ready there. Arrays that come through plain DLPack are made ready on the legacy default stream.
 """
 
-from tilekit.arrays.checks import overlap, require_dtype, require_output, require_result, require_same_place
+from tilekit.arrays.checks import (
+    in_place,
+    overlap,
+    require_apart,
+    require_dtype,
+    require_output,
+    require_result,
+    require_same_place,
+)
 from tilekit.arrays.dlpack import c_strides
 from tilekit.arrays.fingerprint import fingerprint, reader_of
 from tilekit.arrays.library import (
@@ -16,6 +24,7 @@ from tilekit.arrays.library import (
     current_stream,
     empty_like_library,
     hand_over,
+    memory_for,
     new_arrays,
     resolve_stream,
     stream_getter,
@@ -32,11 +41,14 @@ __all__ = [
     "fingerprint",
     "hand_over",
     "host_array",
+    "in_place",
     "is_array",
     "masked",
+    "memory_for",
     "new_arrays",
     "overlap",
     "reader_of",
+    "require_apart",
     "require_dtype",
     "require_output",
     "require_result",

@@ -11,7 +11,15 @@ from tilekit.arrays.view import AddressInterface, ArrayView
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 
-__all__ = ["overlap", "require_dtype", "require_output", "require_same_place"]
+__all__ = [
+    "in_place",
+    "overlap",
+    "require_apart",
+    "require_dtype",
+    "require_output",
+    "require_result",
+    "require_same_place",
+]
 
 _OVERLAP_WORK: Final[Any] = 100_000
 """Candidate solutions after which the exact overlap test gives up, some milliseconds of work."""
@@ -107,6 +115,11 @@ def require_output(
             f"{name} has strides {tuple(out.strides)}: several elements share one place; pass a plain array",
             code="TK-ARRAY-009",
         )
+    require_apart(name, out, inputs)
+
+
+def require_apart(name: str, out: ArrayView, inputs: Iterable[tuple[str, ArrayView]]) -> None:
+    """Raise `ArgumentError` (``TK-ARRAY-009``) for an output, called `name`, that shares memory with an input."""
     for input_name, view in inputs:
         if overlap(out, view):
             raise ArgumentError(
@@ -114,3 +127,12 @@ def require_output(
                 f"another {name}",
                 code="TK-ARRAY-009",
             )
+
+
+def in_place(first: ArrayView, second: ArrayView) -> bool:
+    """Whether two arrays are one: their elements lie at the same places, in the same order."""
+    steps = (
+        [(extent, stride) for extent, stride in zip(view.shape, view.strides, strict=True) if extent > 1]
+        for view in (first, second)
+    )
+    return (first.address, first.dtype, next(steps)) == (second.address, second.dtype, next(steps))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "current_stream",
     "empty_like_library",
     "hand_over",
+    "memory_for",
     "new_arrays",
     "resolve_stream",
     "stream_getter",
@@ -149,13 +151,13 @@ def new_arrays(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArra
     ------
     ArgumentError
         ``TK-ARRAY-006`` when the library has no such element type, or CuPy is needed and not installed; for CuPy's
-        own missing types when an array is made.
+        own missing types, and for NumPy's arrays that find no memory, when an array is made.
     """
     if view.library == "torch":
         return _new_torch(view, shape, dtype)
     if view.device == "cpu":
         return NewArrays(
-            functools.partial(np.empty, shape, dtype.numpy), lambda array: int(array.ctypes.data), lambda _: _NO_CONTEXT
+            functools.partial(_new_numpy, shape, dtype), lambda array: int(array.ctypes.data), lambda _: _NO_CONTEXT
         )
     return _new_cupy(view, shape, dtype)
 
@@ -167,6 +169,24 @@ def empty_like_library(view: ArrayView, shape: tuple[int, ...], dtype: DType, st
 
 def _cannot_allocate(reason: str) -> ArgumentError:
     return ArgumentError(f"cannot allocate the result: {reason}; pass out= or another out_dtype", code="TK-ARRAY-006")
+
+
+@contextmanager
+def memory_for(what: str, shape: Sequence[int], dtype: DType) -> Iterator[None]:
+    """Raise `ArgumentError` (``TK-ARRAY-006``) where NumPy finds no memory for an array of this shape."""
+    try:
+        yield
+    except (MemoryError, ValueError):  # the latter for more bytes than there are addresses
+        raise ArgumentError(
+            f"{what} of shape {tuple(shape)} takes {prod(shape) * dtype.bytes / 1e9:.3g} GB of {dtype}, for which "
+            "there is no memory; make the problem smaller",
+            code="TK-ARRAY-006",
+        ) from None
+
+
+def _new_numpy(shape: tuple[int, ...], dtype: DType) -> Any:
+    with memory_for("a result", shape, dtype):
+        return np.empty(shape, dtype.numpy)
 
 
 def _new_torch(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:

@@ -7,6 +7,7 @@ whose channels are the images of a batch: filters are the result's gradient, who
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from operator import index
@@ -28,6 +29,7 @@ from tilekit.kernels.conv2d.turned import ImageGradientArguments, turns_filters
 from tilekit.kernels.matmul.legal import check_floats, check_types
 from tilekit.kernels.rearrange import Dimension, rearrange
 from tilekit.kernels.resolve import resolve_target
+from tilekit.runtime.emulated import Work, noting
 from tilekit.targets import PlaceName, Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 
@@ -99,14 +101,7 @@ def conv2d_input_gradient(
     x = in_c_order(dy_view, (dy_view.shape[0], *pair, w_view.shape[3] * groups), dy_view.dtype)
     call = _Call.read(x, w_view, dy_view, given, ("w", w_view), stream)
     found = call.new((x.shape[0], *pair, x.shape[3]))
-    if is_product(call.axes, call.chip, (dy_view, groups), (w_view, 1)):
-        images_product((dy, dy_view), (w, w_view), found, groups, **call.how)
-        return call.images(found)
-    if call.input_phases(dy_view, w_view, found):
-        return call.images(found)
-    for down in _remainders(call.axes[0]):
-        for along in _remainders(call.axes[1]):
-            call.input_part(dy, w_view, found, down, along)
+    call.compute("conv2d_input_gradient", lambda: call.input_gradient((dy, dy_view), (w, w_view), found))
     return call.images(found)
 
 
@@ -162,15 +157,7 @@ def conv2d_weight_gradient(
     w = in_c_order(x_view, (dy_view.shape[3], *pair, x_view.shape[3] // groups), x_view.dtype)
     call = _Call.read(x_view, w, dy_view, given, ("x", x_view), stream)
     found = call.new(w.shape)
-    if is_product(call.axes, call.chip, (x_view, groups), (dy_view, groups)):
-        weights_product((x, x_view), (dy, dy_view), found, groups, chip=call.chip, device=call.device, **call.how)
-        return call.images(found)
-    if goes_over_pixels(x_view, dy_view, call.axes, groups, call.chip):
-        where: dict[str, Any] = {"chip": call.chip, "device": call.device, "stream": call.stream}
-        weights_over_pixels(x_view, dy_view, found, call.axes, scale=call.scale, **where)
-        return call.images(found)
-    for group in range(groups):
-        call.weight_part(x_view, dy_view, found, group)
+    call.compute("conv2d_weight_gradient", lambda: call.weight_gradient((x, x_view), (dy, dy_view), found))
     return call.images(found)
 
 
@@ -293,6 +280,40 @@ class _Call:
         """Copy elements, from one of each array on."""
         place: dict[str, Any] = {"target": self.chip, "device": self.device, "stream": self.stream}
         rearrange(source, out, dimensions, read_from=read, write_from=write, **place)
+
+    def compute(self, name: str, launches: Callable[[], None]) -> None:
+        """Launch what computes a gradient; on the emulator not before the time of all launches is known.
+
+        Raises
+        ------
+        EmulationTooLong
+            Where together they exceed `settings.emulator_limit`.
+        """
+        if self.like.device == "cpu" and self.device is None:
+            with noting() as works:
+                launches()
+            sum(works, Work(0, 0)).refuse_if_too_long(f"{name}, launches: {len(works)}")
+        launches()
+
+    def input_gradient(self, dy: tuple[Any, ArrayView], w: tuple[Any, ArrayView], found: Any) -> None:
+        """Compute the gradient of the images; arrays come with their views."""
+        if is_product(self.axes, self.chip, (dy[1], self.groups), (w[1], 1)):
+            images_product(dy, w, found, self.groups, **self.how)
+        elif not self.input_phases(dy[1], w[1], found):
+            for down in _remainders(self.axes[0]):
+                for along in _remainders(self.axes[1]):
+                    self.input_part(dy[0], w[1], found, down, along)
+
+    def weight_gradient(self, x: tuple[Any, ArrayView], dy: tuple[Any, ArrayView], found: Any) -> None:
+        """Compute the gradient of the filters, likewise."""
+        where: dict[str, Any] = {"chip": self.chip, "device": self.device}
+        if is_product(self.axes, self.chip, (x[1], self.groups), (dy[1], self.groups)):
+            weights_product(x, dy, found, self.groups, **where, **self.how)
+        elif goes_over_pixels(x[1], dy[1], self.axes, self.groups, self.chip):
+            weights_over_pixels(x[1], dy[1], found, self.axes, scale=self.scale, stream=self.stream, **where)
+        else:
+            for group in range(self.groups):
+                self.weight_part(x[1], dy[1], found, group)
 
     def input_phases(self, dy: ArrayView, w: ArrayView, found: Any) -> bool:
         """Compute the gradient of all pixels at once, if there is a stride and nothing has to be copied."""

@@ -72,6 +72,7 @@ def first_call(
 
     `new` made the output that the arguments have; without an output it is made here.
     """
+    arguments.require_apart()
     if arguments.result is None:
         own = arguments.a.device == "cpu" or arguments.a.library in ("torch", "cupy")
         if stream is not None or not own:  # memory of another library must be in the order of the operands' stream

@@ -11,7 +11,9 @@ from tilekit.arrays import (
     ArrayView,
     NewArrays,
     c_strides,
+    in_place,
     new_arrays,
+    require_apart,
     require_dtype,
     require_output,
     require_same_place,
@@ -94,7 +96,7 @@ class Arguments:
         shape
             Of the output, by default the product's.
         memory
-            Whether the arrays have memory, which must not overlap.
+            Whether the arrays have memory.
         out_name
             What the caller calls the output: one of several is ``"out[0]"``.
         results, views, groups
@@ -111,12 +113,10 @@ class Arguments:
         placed = list(operands)
         shape = problem.out_shape if shape is None else shape
         if out is not None:
-            require_output(out, shape, dtype, operands if memory else (), out_name)
+            require_output(out, shape, dtype, (), out_name)
             placed.append((out_name, out))
         view = in_c_order(a, shape, dtype) if out is None else out
         read = EpilogueArguments.read(problem, view, epilogue, results=results, views=views, groups=groups)
-        if out is not None and memory:
-            read.check_overlap(out)
         names = {} if read.written is None else read.written.names
         # Where a scale in host memory has memory, it has been read as a number.
         placed += [
@@ -148,6 +148,27 @@ class Arguments:
         """What an epilogue stores beside the result, as the kernel calls it."""
         written = self.epilogue.written
         return () if written is None else tuple(extra.name for extra in written.extras)
+
+    def require_apart(self) -> None:
+        """Raise `ArgumentError` (``TK-ARRAY-009``) for an output that shares memory with an input, or with another one.
+
+        A residual may be the output itself: a thread reads an element of it before it writes there.
+        """
+        apart = dict(self.arrays)
+        outputs = {name: apart.pop(name) for name in ("out", *self.extra_names) if name in apart}
+        if self.result is None:
+            del outputs["out"]  # a layout that has no memory yet
+        elif "residual" in apart and in_place(apart["residual"], self.out):
+            del apart["residual"]
+        for name, view in outputs.items():
+            require_apart(self.words.get(name, name), view, ((self.words.get(n, n), one) for n, one in apart.items()))
+            apart[name] = view
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the caller calls those arrays that have another name in a launch."""
+        several = {"out": "out[0]"} if self.extra_names else {}
+        return several if self.epilogue.written is None else {**self.epilogue.written.names, **several}
 
     @property
     def results(self) -> Any:

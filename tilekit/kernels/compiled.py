@@ -73,6 +73,7 @@ class CompiledKernel(FamilyKernel):
         emulator = {name: value for name, value in given.items() if name in EmulatorKeywords.__annotations__}
         others = {name: value for name, value in given.items() if name not in emulator and name != "device"}
         arguments = replace(self._arguments(a, b, out, others), target=self.target, device=device)
+        arguments.require_apart()
         if out is None:
             arguments = arguments.into(arguments.new_output()())
         arguments = arguments.completed()

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from tilekit.annotations import number
-from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
+from tilekit.arrays import ArrayView, host_array, is_array, view_of
 from tilekit.dtypes import BF16, F16, F32, FP8
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
@@ -136,19 +136,6 @@ class EpilogueArguments:
         }
         more = {} if self.written is None else self.written.views
         return {**{name: view for name, view in given.items() if isinstance(view, ArrayView)}, **more}
-
-    def check_overlap(self, out: ArrayView) -> None:
-        """Raise `ArgumentError` (``TK-MM-020``) for a residual that is neither the output nor apart from it."""
-        view = self.residual
-        if self.written is not None:
-            self.written.check_overlap(out)
-        if view is None or not overlap(view, out) or (view.address, view.strides) == (out.address, out.strides):
-            return
-        raise ArgumentError(
-            "residual overlaps out in memory without being the same array: the kernel would read what it has already "
-            "written; pass the same array or another one",
-            code="TK-MM-020",
-        )
 
     def functions(self, activation: Activation | None) -> ElementwiseSpec | WrittenSpec:
         """What a kernel must do with them."""

@@ -79,7 +79,7 @@ class PlainKernel(AssembledKernel):
         def launch(addresses: Any, resident: int, scratch: Scratch) -> Launch:
             return self.launch(Call(1, 1, 1, {}, addresses, resident, numbers=numbers, scratch=scratch))
 
-        bound = BoundArrays(views, ("out",), out, launch, lambda launch: Work(flops=0, tiles=launch.tiles))
+        bound = BoundArrays(views, ("out",), out, launch, lambda launch: Work(flops=0, tiles=0))
         if views["out"].device != "cpu":
             return DevicePlan(self, bound)
         return StagedPlan(self, bound) if device in ("cuda", "hip") else EmulatedPlan(self, bound, {})

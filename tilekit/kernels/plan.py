@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -15,7 +15,7 @@ from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError, CallError
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
-from tilekit.runtime.emulated import EmulatedLaunch, EmulatedModule, Work
+from tilekit.runtime.emulated import EmulatedLaunch, EmulatedModule, Work, launch_label, noted
 from tilekit.runtime.prepared import PreparedLaunch
 from tilekit.runtime.scratch import DeviceScratch, HipScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
@@ -257,7 +257,22 @@ class EmulatedPlan(HostPlan):
             raise ArgumentError(error.message, code=self._kernel.OPTIONS) from None
 
     def _run(self) -> None:
-        self.emulate()
+        works = noted()
+        if works is None:
+            self.emulate()
+        else:
+            works.append(self._work()[1])
+
+    def _work(self) -> tuple[str, Work]:
+        """What a launch is called, and what it does; nothing is copied, but copies are aligned as the arrays are."""
+        kernel, addresses = self._kernel, {name: view.address for name, view in self._bound.views.items()}
+        launch = self._bound.launch(addresses, self._resident(self._device()), lambda name, size: 0)
+        label = launch_label(kernel.name, kernel.description, kernel.launch_config(launch.grid))
+        return label, replace(self._bound.work(launch), ctas=launch.grid)
+
+    def _resident(self, device: Device) -> int:
+        """Clusters that the device runs at once."""
+        return max(1, device.units // self._kernel.cluster)
 
     @call_checked
     def emulate(self, *, statistics: bool = False, timeline: str | Path | None = None) -> LaunchReport:
@@ -269,7 +284,16 @@ class EmulatedPlan(HostPlan):
             Count instructions, copies and conflicts.
         timeline
             File for who did what when, for ui.perfetto.dev.
+
+        Raises
+        ------
+        EmulationTooLong
+            Before anything is copied, when the estimate exceeds `settings.emulator_limit`.
+        tilekit.emulator.EmulatorError
+            Unchanged, for whatever the emulator found.
         """
+        label, work = self._work()
+        work.refuse_if_too_long(label)
         staging, prepared = self._prepared()
         prepared(statistics=statistics, timeline=timeline)
         self.report = prepared.report
@@ -288,12 +312,11 @@ class EmulatedPlan(HostPlan):
         """Copy the arrays to a new device and prepare a launch there."""
         kernel = self._kernel
         staging = EmulatedStaging(self._device())
-        launch = self._launch(staging, max(1, staging.device.units // kernel.cluster))
+        launch = self._launch(staging, self._resident(staging.device))
         return staging, EmulatedModule(staging.device, kernel.assembly).kernel(kernel.name).prepare(
             kernel.launch_config(launch.grid),
             launch.parameters,
             description=kernel.description,
-            work=self._bound.work(launch),
             reads_early=kernel.reads_early,
         )
 

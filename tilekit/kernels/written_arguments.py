@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilekit.annotations import number
-from tilekit.arrays import ArrayView, host_array, is_array, overlap, require_output, view_of
+from tilekit.arrays import ArrayView, host_array, is_array, require_output, view_of
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
@@ -151,13 +151,10 @@ class WrittenArguments:
         """The same with arrays for what is stored beside the result."""
         extras: list[Extra] = []
         matrices = dict(self.matrices)
-        seen = [*self.operands.items(), *([("source", self.source)] if self.source is not None else [])]
         for extra, array in zip(self.extras, arrays, strict=True):
             name = self.names[extra.name]
             view = matrix_view(array, name)
-            named = [(self.names.get(key, key), one) for key, one in seen]
-            require_output(view, extra.shape, extra.dtype, named, name)
-            seen.append((name, view))
+            require_output(view, extra.shape, extra.dtype, (), name)
             if extra.name.startswith("output"):
                 matrices[extra.name] = output_matrix(view, name)
             elif (view.strides[-1] != 1 and view.shape[-1] > 1) or not _behind(view):
@@ -178,17 +175,6 @@ class WrittenArguments:
     def views(self) -> dict[str, ArrayView]:
         """The arrays, by the kernel's names."""
         return {**self.operands, **{extra.name: extra.view for extra in self.extras if extra.view is not None}}
-
-    def check_overlap(self, out: ArrayView) -> None:
-        """Raise `ArgumentError` for an output that shares memory with another, or with an operand of threads."""
-        for key, view in self.views.items():
-            name = self.names.get(key, key)
-            if overlap(view, out):
-                raise ArgumentError(
-                    f"{name} of {self.spec.graph.name} overlaps out in memory: the kernel would read or write what it "
-                    "has already written; pass another array",
-                    code="TK-EPI-004",
-                )
 
 
 def _behind(view: ArrayView) -> bool:

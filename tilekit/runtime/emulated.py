@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from tilekit.emulator.core.schedules import Progress
     from tilekit.emulator.gcn.kernel import Kernel as GcnKernel
 
-__all__ = ["EmulatedKernel", "EmulatedLaunch", "EmulatedModule", "Work", "watched"]
+__all__ = ["EmulatedKernel", "EmulatedLaunch", "EmulatedModule", "Work", "launch_label", "noted", "noting", "watched"]
 
 # Fitted to matmuls of 2**26 to 2**30 FLOP, tiles of 64x64 to 128x256, full checks, on one core of a 2-core EPYC virtual
 # machine: matrix instructions run in NumPy at the first rate, and a tile costs the second for its copies and barriers.
 _FLOPS_PER_SECOND = 1.5e9
 _SECONDS_PER_TILE = 1.5e-3
-
+_SECONDS_PER_CTA = 1e-3
+"""Of one that has no tile, of matmuls and of small kernels."""
 
 _watcher: ContextVar[Progress | None] = ContextVar("watcher", default=None)
 
@@ -42,9 +43,33 @@ def watched(progress: Progress | None) -> Iterator[None]:
         _watcher.reset(token)
 
 
+_noted: ContextVar[list[Work] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[list[Work]]:
+    """Have calls inside launch nothing, but note what each of their launches would do."""
+    found: list[Work] = []
+    token = _noted.set(found)
+    try:
+        yield found
+    finally:
+        _noted.reset(token)
+
+
+def noted() -> list[Work] | None:
+    """Where launches are noted, if they are."""
+    return _noted.get()
+
+
+def launch_label(name: str, description: str, config: LaunchConfig) -> str:
+    """What messages call a launch of a kernel that is built so."""
+    return f"{name} [{description}], {config}" if description else f"{name}, {config}"
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much a launch does, from which its time on the emulator is estimated.
+    """How much a launch does, or several, from which their time on the emulator is estimated.
 
     Attributes
     ----------
@@ -52,23 +77,31 @@ class Work:
         Floating-point operations of all matrix instructions.
     tiles : int
         Operand tiles that pass through shared memory: output tiles times k-blocks.
+    ctas : int
+        CTAs that are started.
     """
 
     flops: float
     tiles: int
+    ctas: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        """What both do."""
+        return Work(self.flops + other.flops, self.tiles + other.tiles, self.ctas + other.ctas)
 
     @property
     def emulated_seconds(self) -> float:
         """Estimated run time on the emulator, in seconds; right within a factor of about three."""
-        return self.flops / _FLOPS_PER_SECOND + self.tiles * _SECONDS_PER_TILE
+        return self.flops / _FLOPS_PER_SECOND + self.tiles * _SECONDS_PER_TILE + self.ctas * _SECONDS_PER_CTA
 
     def refuse_if_too_long(self, label: str) -> None:
-        """Raise `EmulationTooLong` for a launch, called `label`, that exceeds `settings.emulator_limit`."""
+        """Raise `EmulationTooLong` for what is called `label`, if it exceeds `settings.emulator_limit`."""
         seconds, limit = self.emulated_seconds, settings.emulator_limit
         if seconds > limit:
             facts = (
                 f"{label}: the emulator would need about {_duration(seconds)} for {self.flops:.3g} FLOP"
-                f"{f' in {self.tiles} tiles' if self.tiles else ''}; the limit is {_duration(limit)}"
+                f"{f' in {self.tiles} tiles' if self.tiles else ''}{f' of {self.ctas} CTAs' if self.ctas else ''}; "
+                f"the limit is {_duration(limit)}"
             )
             raise EmulationTooLong(
                 f"{facts}. Make the problem smaller, or go ahead inside "
@@ -117,7 +150,6 @@ class EmulatedKernel:
         parameters: Sequence[Parameter],
         *,
         description: str = "",
-        work: Work | None = None,
         reads_early: bool = False,
     ) -> EmulatedLaunch:
         """Pack the parameters for the emulator.
@@ -130,8 +162,6 @@ class EmulatedKernel:
             In the order of the entry's ``.param`` list; addresses are those of the device's buffers.
         description : str, optional
             The kernel's configuration, for errors.
-        work : Work, optional
-            How much the launch does. Without it a launch is never refused for being too long.
         reads_early : bool, optional
             Whether the kernel may read operands while the kernel ahead runs. Else, with ``config.pdl``, it is an error.
 
@@ -142,15 +172,15 @@ class EmulatedKernel:
         ArgumentError
             ``TK-PAR-004``, when the parameters are not those of an AMD kernel.
         """
-        label = f"{self.name} [{description}], {config}" if description else f"{self.name}, {config}"
+        label = launch_label(self.name, description, config)
         if isinstance(self._handle, _gcn_kernel()):
-            return self._prepare_gcn(self._handle, label, config, parameters, work)
+            return self._prepare_gcn(self._handle, label, config, parameters)
         options = {"cluster": config.cluster, "prerequisite": config.pdl and not reads_early}
-        return EmulatedLaunch(self._handle, label, config, parameters, work, options)
+        return EmulatedLaunch(self._handle, label, config, parameters, options)
 
     @staticmethod
     def _prepare_gcn(
-        handle: GcnKernel, label: str, config: LaunchConfig, parameters: Sequence[Parameter], work: Work | None
+        handle: GcnKernel, label: str, config: LaunchConfig, parameters: Sequence[Parameter]
     ) -> EmulatedLaunch:
         problems = shape_problems(config, handle.module.device.chip.name)
         if problems:
@@ -162,7 +192,7 @@ class EmulatedKernel:
                 {".name": a.name, ".offset": a.offset, ".size": a.size, ".value_kind": a.kind} for a in listed
             ]
         layout = KernargLayout.of(handle.name, metadata).of_launch(config)
-        return EmulatedLaunch(handle, label, config, parameters, work, {}, encode=no_tensor_map, layout=layout)
+        return EmulatedLaunch(handle, label, config, parameters, {}, encode=no_tensor_map, layout=layout)
 
 
 class EmulatedLaunch(PreparedLaunch):
@@ -180,7 +210,6 @@ class EmulatedLaunch(PreparedLaunch):
         label: str,
         config: LaunchConfig,
         parameters: Sequence[Parameter],
-        work: Work | None,
         options: Mapping[str, Any],
         *,
         encode: Callable[[TensorMap], bytes] = TensorMap.encode,
@@ -189,7 +218,6 @@ class EmulatedLaunch(PreparedLaunch):
         super().__init__(label, config, parameters, encode, layout=layout)
         self.report: LaunchReport | None = None
         self._handle = handle
-        self._work = work
         self._options = options
 
     def __call__(self, stream: int = 0, *, statistics: bool = False, timeline: str | Path | None = None) -> None:
@@ -202,13 +230,9 @@ class EmulatedLaunch(PreparedLaunch):
 
         Raises
         ------
-        EmulationTooLong
-            Before anything runs, when the estimate exceeds `settings.emulator_limit`.
         tilekit.emulator.EmulatorError
             Unchanged, for whatever the emulator found.
         """
-        if self._work is not None:
-            self._work.refuse_if_too_long(self.label)
         wished: dict[str, Any] = {"progress": _watcher.get(), "statistics": statistics, "timeline": timeline}
         self.report = self._handle.launch(**self._shape, **{name: wish for name, wish in wished.items() if wish})
 

@@ -131,8 +131,7 @@ class BlockScaledArguments(Arguments):
             quantised=quantised,
         )
         if quantised is not None:
-            others = [(name if key == "out" else key, one) for key, one in call.arrays.items() if key != "out_scales"]
-            quantised.check(call.out, others if memory else [])
+            quantised.check(call.out)
         return call
 
     @property
@@ -168,6 +167,11 @@ class BlockScaledArguments(Arguments):
     def extra_names(self) -> tuple[str, ...]:
         """What is stored beside the values."""
         return () if self.quantised is None else ("out_scales",)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the caller calls those arrays that have another name in a launch."""
+        return {**super().words, "out_scales": "out[1]"}
 
     @property
     def results(self) -> Any:

@@ -216,11 +216,11 @@ class QuantisedResult:
         count = -(-size * self.format.packed // self.format.block)
         return (rows, count) if self.layout == "rows" else Scales.blocks(rows, count)
 
-    def check(self, out: ArrayView, inputs: list[tuple[str, ArrayView]]) -> None:
+    def check(self, out: ArrayView) -> None:
         """Raise `ArgumentError` for the caller's scales of a result, if they are of another shape or type."""
         if self.view is not None:
             byte = self.view.dtype is U8 and self.format.scale is UE8M0
-            require_output(self.view, self.scale_shape(out), U8 if byte else self.format.scale, inputs, "out[1]")
+            require_output(self.view, self.scale_shape(out), U8 if byte else self.format.scale, (), "out[1]")
             if self.layout == "rows":
                 output_matrix(self.view, "out[1]")
             else:

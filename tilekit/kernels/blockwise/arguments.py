@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Self, Unpack, cast
 
 from tilekit.annotations import checked_values
-from tilekit.arrays import ArrayView, overlap, require_same_place
+from tilekit.arrays import ArrayView, require_same_place
 from tilekit.dtypes import F32, FP8
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
@@ -45,7 +45,7 @@ class Scaled(Arguments):
     scale_b: ArrayView
 
     @classmethod
-    def with_scales(cls, call: Any, a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True) -> Self:
+    def with_scales(cls, call: Any, a: Any, b: Any, scale_a: Any, scale_b: Any) -> Self:
         """Check the scales against the operands of a call that has none.
 
         Raises
@@ -62,9 +62,6 @@ class Scaled(Arguments):
         }
         views = {name: _read(name, *what) for name, what in wanted.items()}
         require_same_place([("a", call.a), *views.items()])
-        for name, view in views.items():
-            if memory and call.result is not None and overlap(view, call.out):
-                raise ArgumentError(f"{name} overlaps out in memory; pass another out", code="TK-BLOCK-003")
         plain: dict[str, Any] = {field.name: getattr(call, field.name) for field in fields(call)}
         return cls(**plain | views)
 
@@ -138,7 +135,7 @@ class BlockwiseArguments(Scaled, MatmulArguments):
         given = checked_values(ScaledKeywords, keywords)
         plain = {name: value for name, value in given.items() if name not in OF_RESULTS}  # None of these
         call = MatmulArguments.parse(a, b, memory=memory, **cast(Any, plain))
-        return cls.with_scales(call, va, vb, scale_a, scale_b, memory=memory)
+        return cls.with_scales(call, va, vb, scale_a, scale_b)
 
     def spec_storing(self, store: str) -> BlockwiseSpec:
         """The kernel that stores in the way `store`."""

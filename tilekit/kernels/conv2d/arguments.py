@@ -85,7 +85,7 @@ class ConvArguments(MatmulArguments):
         out = None if given.get("out") is None else read_pixels(given["out"], "out")
         dtype = result_type(images, out, given.get("out_dtype"))
         if out is not None:
-            require_output(out, shape, dtype, [("x", images), ("w", filters)] if memory else ())
+            require_output(out, shape, dtype, ())
         epilogue: Any = {name: given[name] for name in ("scale", "beta") if name in given}
         if given.get("bias") is not None:
             epilogue["bias"] = _bias(given["bias"], filters.shape[0], groups)
@@ -104,6 +104,11 @@ class ConvArguments(MatmulArguments):
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
         problem = read_on(target, images, filters, y, along, groups)
         return cls.of(problem, images, filters, rows, dtype, epilogue, views=views, **more)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the caller calls those arrays that have another name in a launch."""
+        return {**super().words, "a": "x", "b": "w"}
 
     def new_output(self) -> NewArrays:
         """How an output of this layout is made: of torch's, with its channels behind its images."""

@@ -119,6 +119,11 @@ class GroupedArguments(Arguments):
         )
 
     @property
+    def words(self) -> dict[str, str]:
+        """What the caller calls those arrays that have another name in a launch."""
+        return {**super().words, "groups": self.kind}
+
+    @property
     def arrays(self) -> dict[str, ArrayView]:
         """Everything in memory, by the names of `Addresses`."""
         return {**super().arrays, "groups": self.bounds}

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Self, TypedDict, Unpack, cast
 
 from tilekit.annotations import checked_values
-from tilekit.arrays import ArrayView, require_output, require_same_place
+from tilekit.arrays import ArrayView, require_same_place
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
@@ -103,9 +103,9 @@ class MatmulArguments(Arguments):
             components=given.get("components") or OwnComponents(),
             **settings(given) | {"result": out},
         )
-        return call.with_inputs(given.get("arrays"), memory=memory)
+        return call.with_inputs(given.get("arrays"))
 
-    def with_inputs(self, arrays: Mapping[str, Any] | None, *, memory: bool = True) -> Self:
+    def with_inputs(self, arrays: Mapping[str, Any] | None) -> Self:
         """The same call with what a payload of the caller's reads, checked.
 
         Raises
@@ -131,8 +131,6 @@ class MatmulArguments(Arguments):
                 code="TK-COMP-002",
             )
         require_same_place([("a", self.a), *views.items()])
-        if memory and self.result is not None:
-            require_output(self.out, self.out.shape, self.out.dtype, views.items())
         return replace(self, inputs=views)
 
     @property

@@ -38,7 +38,8 @@ class WarpMatrixConfig(KernelConfig):
         Output rows and columns of a CTA.
     driver
         Which role loops: ``"multistage"``, all warps copy, multiply and store; ``"warp_specialized"``, where the chip
-        has a copy engine, one thread of a further warp starts its copies, and the others multiply and store.
+        has a copy engine, one thread of a further warp starts its copies, and the others multiply and store; images
+        are for the former.
     grid
         Warps below each other, and side by side, that share the tile.
     stages

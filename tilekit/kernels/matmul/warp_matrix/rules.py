@@ -52,6 +52,9 @@ def _roles(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterator
         loads = ", ".join(f"{name}'s of {load}" for name, load in zip("ab", spec.loads, strict=True) if load != "tma")
         text = f"driver={config.driver!r}: the copy engine loads rows of whole 16 bytes, and there are {loads}"
         yield Violation("rows of the copy engine", "driver", text)
+    elif not config.together and spec.own_loaders:
+        text = f"driver={config.driver!r}: the copy engine of {chip.name} loads matrices, and threads load images"
+        yield Violation("images by threads", "driver", text)
     roles = {"loader_a": "loads", "loader_b": "loads", "consumers": "divides tiles", "role": "works beside others"}
     for name in spec.components.names:
         if config.together and name in roles:
