@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from tilekit.assembly.fit import OWN_RULE, Count, component, illegal
 from tilekit.assembly.shared import SharedDeclaration
@@ -25,7 +25,7 @@ from tilekit.tile_op.block_scaled import (
     ScaleFormat,
 )
 from tilekit.tile_op.tensor_accumulators import TensorConsumer
-from tilekit.tiles.tile import Tile
+from tilekit.tiles.tile import Side, Tile
 
 ScaleLayout = Literal["rows", "128x4"]
 """How scales of a result lie: as a matrix, or as the tensor core reads them."""
@@ -85,6 +85,9 @@ class QuantisedEpilogue:
     TraceError
         ``TK-EPI-001`` for functions that do not fit, ``TK-PART-001`` for a layout without whole rows.
     """
+
+    side: ClassVar[Side] = "rows"
+    """Along what of a tile the accumulators' rows go."""
 
     def __init__(
         self,
