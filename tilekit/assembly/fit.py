@@ -322,6 +322,19 @@ def require_call(owner: str, name: str, function: Callable[..., Any], *positions
         raise TraceError(said, code="TK-FIT-001") from None
 
 
+def said(component: object, name: str, method: str) -> Any:
+    """What a component's member `name` says of what its `method` does.
+
+    None where it says nothing, or where a class derived from the one that does has another such method.
+    """
+    for cls in type(component).__mro__:
+        if name in vars(cls):
+            return getattr(component, name)
+        if method in vars(cls):
+            return None
+    return None
+
+
 def check_components(driver: Any) -> None:
     """Check every field of a driver, a dataclass, against its annotation: a protocol by its members, else the class.
 

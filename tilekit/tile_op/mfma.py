@@ -221,6 +221,11 @@ class Mfma:
         self.across = Share(b.rows, columns, pieces)
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.b.rows
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a wave holds its accumulators."""
         return wave_layout(self.down, self.across)

@@ -121,6 +121,11 @@ class MmaSync:
         self.across = Share(b.rows, columns, 1)
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.b.rows
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a warp holds its accumulators."""
         return warp_layout(self.down, self.across, self.interleaved)

@@ -109,6 +109,11 @@ class Tcgen05:
         return sums_of(self.a)
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.n
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a CTA's tensor memory holds its part of the tile (PTX ISA, tcgen05, Data path layouts A, B, D and F).
 

@@ -99,6 +99,11 @@ class Wgmma:
         return self.b.rows
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.b.rows
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a warpgroup holds its accumulators: one block an instruction."""
         return atom_layout(self.rows, self.columns)

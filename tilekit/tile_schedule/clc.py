@@ -86,6 +86,11 @@ class ClcScheduler:
         responses = SharedDeclaration("clc.response", RESPONSE_BYTES, stages)
         return responses, *mbarriers("clc", ("full", "empty", "began", "asked"), stages)
 
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a CTA's tile."""
+        return self._order.tile_shape
+
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: a cluster for every tile, and for every share of one."""
         return replace(self._order.schedule(call), clusters=self._order.plan(call).tiles)

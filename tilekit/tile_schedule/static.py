@@ -33,6 +33,11 @@ class StaticScheduler:
         self.order = order
         self.numbers: Cluster | StartOrder = order.cluster if starts is None else starts
 
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a CTA's tile."""
+        return self.order.tile_shape
+
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: where clusters are numbered as they start, one for every tile and share."""
         made = self.order.schedule(call)

@@ -138,6 +138,11 @@ class StreamKScheduler(StaticScheduler):
             ),
         )
 
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a CTA's tile."""
+        return self.order.tile_shape
+
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: every CTA has a slot."""
         clusters = self.plan(call).clusters
