@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from tilekit.assembly.fit import OWN_RULE, component
+from tilekit.assembly.fit import OWN_RULE, checked, component
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
@@ -107,6 +107,7 @@ class DirectEpilogue:
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: the threads load and store for themselves."""
 
+    @checked
     def bind(self, w: Writer, group: Warpgroup) -> BoundDirectEpilogue:
         """Prepare a thread's coordinates; once a role."""
         return BoundDirectEpilogue(w, self, group)
@@ -130,6 +131,7 @@ class BoundDirectEpilogue:
         if isinstance(left, Value):
             self._column = self._column + left
 
+    @checked
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
         e, layout = self._e, self._e._layout

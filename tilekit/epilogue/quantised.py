@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, ClassVar, Literal
 
-from tilekit.assembly.fit import OWN_RULE, Count, component, illegal
+from tilekit.assembly.fit import OWN_RULE, Count, checked, component, illegal
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import F32, GMEM, S32, U32
 from tilekit.assembly.values import RegisterTile, Value
@@ -141,6 +141,7 @@ class QuantisedEpilogue:
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: there are no barriers."""
 
+    @checked
     def bind(self, w: Writer, group: Warpgroup) -> BoundQuantised:
         """Prepare a thread's row; once a role."""
         return BoundQuantised(w, self, group)

@@ -12,6 +12,7 @@ from tilekit.assembly.fit import (
     Barrier,
     Count,
     Whole,
+    checked,
     component,
     illegal,
     require_whole,
@@ -151,6 +152,7 @@ class StagedEpilogue:
         if self.source is not None:
             self.source.initialise(w)
 
+    @checked
     def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role."""
         require_storing_role("StagedEpilogue", self._role, group)
@@ -190,6 +192,7 @@ class BoundStagedEpilogue:
         if self._in_place is not None:
             self._subtile, self._access = self._in_place.first, self._in_place.access
 
+    @checked
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial, reduce
-from typing import ClassVar, Protocol, cast, get_args
+from typing import Annotated, ClassVar, Protocol, cast, get_args
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component, handed, require_protocol, said
+from tilekit.assembly.fit import OWN_RULE, checked, component, handed, require_protocol, said
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
@@ -106,6 +106,7 @@ class PayloadLoader:
         for loader in self._loaders:
             loader.prefetch(w)
 
+    @checked
     def bind(self, w: Writer) -> BoundPayloadLoader:
         """Prepare addresses; once a role.
 
@@ -163,6 +164,7 @@ class BoundPayloadLoader:
     loaders: tuple[BoundTileLoader, ...]
     writer: AsyncWriter | None
 
+    @checked
     def at(self, w: Writer, tile: Tile) -> PayloadCopies:
         """Turn to `tile`: what its k-blocks have in common, once a tile."""
         return PayloadCopies(tuple(handed(one, "at", one.at(w, tile), TileCopies) for one in self.loaders))
@@ -174,7 +176,8 @@ class PayloadCopies:
 
     tiles: tuple[TileCopies, ...]
 
-    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+    @checked
+    def load(self, w: Writer, stage: Stage, k: Annotated[Value, OWN_RULE]) -> None:
         """Start this CTA's share of the copies that fill `stage` from element `k` on."""
         for copies in self.tiles:
             copies.load(w, stage, k)

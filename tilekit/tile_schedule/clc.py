@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import Count, checked, component
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
@@ -101,6 +101,7 @@ class ClcScheduler:
             for stage in range(self._stages):
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
 
+    @checked
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles: its own first, then those it is given."""
         order, position = self._order.bind(), RingPosition(w, self._stages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import checked, component
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
@@ -53,6 +53,7 @@ class StaticScheduler:
         """Where a CTA begins; a grid has no more clusters than there are tiles."""
         return self.order.bind().tile(w, self.numbers.index(w))
 
+    @checked
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
         cluster, order = self.order.cluster, self.order.bind()
