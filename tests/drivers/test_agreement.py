@@ -76,11 +76,20 @@ class Turned(tk.AlongColumns):
         return tile.row
 
 
+class Twice(tk.Wgmma):
+    """Multiplies in a way of its own."""
+
+    def bind(self, w: tk.Writer, tiles: Any, group: Any) -> Any:
+        """Which may read operands of any side, and any part of a stage."""
+        return super().bind(w, tiles, group)
+
+
 def test_what_a_class_derived_from_one_does_is_not_known() -> None:
     """Another `tiles` may cut those of the raster, and another `first` turn to another side."""
     found, a, b = parts("sm_90a", (128, 256))
     op = tk.Wgmma(a, b, warpgroups=1)
     check_agreement("Driver", op=op, **{**found, "scheduler": Halves(found["scheduler"].order)})
+    check_agreement("Driver", op=Twice(b, a, warpgroups=1), **found)
     w = tk.Writer("met", target="sm_90a", threads=256)
     tiles = found["payload"].allocate(w.shared, "inputs", 2)
     assert tk.PayloadLoader([Turned(tk.TmaLoader(w, a)), tk.AlongColumns(tk.TmaLoader(w, b))], tiles).sides == {

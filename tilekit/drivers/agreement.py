@@ -29,6 +29,9 @@ def check_agreement(
         ``TK-PART-001`` for an op whose operand has another k-block than a stage, or is loaded along the other side of
         the output than the epilogue stores, and for a scheduler whose tiles are of other extents than the op's.
     """
+    wanted = said(op, "tile_shape", "bind")
+    if wanted is None:
+        return
     name = type(op).__name__
     operands = {one: tile for one in "ab" if isinstance(tile := getattr(op, one, None), OperandTile)}
     for operand, tile in operands.items():
@@ -44,8 +47,8 @@ def check_agreement(
             fitting = [tile.name for tile in operands.values() if loaded.get(tile.name) == side]
             legal = f"the tile that is loaded along {side} of the output; {operands[operand].name!r} is along {along}"
             raise illegal(f"{driver}'s {name}", operand, operands[operand].name, legal, next(iter(fitting), None))
-    given, wanted = said(scheduler, "tile_shape", "tiles"), getattr(op, "tile_shape", None)
-    if given is None or wanted is None:
+    given = said(scheduler, "tile_shape", "tiles")
+    if given is None:
         return
     for argument, its, ours, side in zip(("tile_m", "tile_n"), given, wanted, ("rows", "columns"), strict=True):
         if its != ours:
