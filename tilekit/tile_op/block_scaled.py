@@ -131,8 +131,6 @@ class BlockScaledTcgen05(Tcgen05):
         types = codes[self.a.dtype.name] << 7 | codes[self.b.dtype.name] << 10
         return types | (self.n >> 3) << 17 | int(self.scaled.scale == UE8M0) << 23 | (self.m >> 4) << 24
 
-    tile_shape = Tcgen05.tile_shape
-
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Any = None) -> BoundTcgen05:
         """Prepare the descriptors; once a role."""
         return BoundBlockScaled(w, self, tiles)
