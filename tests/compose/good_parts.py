@@ -185,6 +185,7 @@ def _waves(m: Bench) -> dict[str, Any]:
     tiles = payload.allocate(w.shared, "inputs", 2)
     loads = (tk.BufferToLdsLoader(w, one, role=plan["mma"]) for one in (a, b))
     direct = {**_direct(m), "layout": op.layout}
+    raster = tk.RasterOrder(w, **{**_raster(m), "tile_m": 256, "tile_n": 256})
     return {
         "warps": plan,
         "cluster": m.cluster,
@@ -194,7 +195,7 @@ def _waves(m: Bench) -> dict[str, Any]:
         "loader": tk.StandardLoader(w, *loads, tiles, m.cluster),
         "op": op,
         "accumulators": tk.RegisterAccumulators(op),
-        "scheduler": tk.StaticScheduler(m.raster),
+        "scheduler": tk.StaticScheduler(raster),
         "epilogue": tk.DirectEpilogue(w, **direct),
         "k": m.k,
         "reduction": None,

@@ -139,6 +139,35 @@ def test_as_declared() -> None:
     assert (sums(a, b)[1] == product.sum(1)).all()
 
 
+@pytest.mark.parametrize("store", [upright.staged, upright.direct])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_an_output_that_lies_the_other_way(store: Callable[..., Any], transposed: bool) -> None:
+    """An epilogue that stores rows of M to an output declared with rows of N, and one that stores the transpose."""
+
+    def epilogue(w: tk.Writer, made: upright.Made) -> tuple[Any, None]:
+        functions = tk.Elementwise(w, tk.ElementwiseSpec(), columns=made.n, precise=False)
+        return store(w, made, functions, transposed=transposed), None
+
+    right, wrong = ("nm", "mn") if transposed else ("mn", "nm")
+    said = refusal(epilogue=epilogue, outputs=(tk.Output("d", tk.BF16, wrong),))
+    assert f"Epilogue(transposed=) uses 'd': the kernel upright declares its shape as '{wrong}'" in said
+    assert f"nearest: '{right}'" in said
+
+
+def test_the_transpose_is_stored_as_declared() -> None:
+    """An output with rows of N and an epilogue that takes the accumulators for its transpose."""
+    random = np.random.default_rng(4)
+    a, b = (random.integers(-2, 3, (rows, 64)).astype(tk.BF16.numpy) for rows in (72, 80))
+
+    def epilogue(w: tk.Writer, made: upright.Made) -> tuple[Any, None]:
+        functions = tk.Elementwise(w, tk.ElementwiseSpec(), columns=made.m, precise=False)
+        return upright.staged(w, made, functions, transposed=True), None
+
+    kernel = upright.matmul(epilogue=epilogue, outputs=(tk.Output("d", tk.BF16, "nm"),), loads=False)
+    expected = b.astype(np.float32) @ a.astype(np.float32).T
+    assert (kernel(a, b) == expected.astype(tk.BF16.numpy)).all()
+
+
 @pytest.mark.parametrize(
     ("function", "places", "says"),
     [

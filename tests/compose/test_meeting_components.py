@@ -26,6 +26,9 @@ def matmul(
     layout: Any = None,
     accumulators: Any = tk.RegisterAccumulators,
     direct: bool = False,
+    multiplies: Any = lambda a, b, warpgroups: tk.Wgmma(a, b, warpgroups=warpgroups),
+    raster: Any = None,
+    wrapped: Any = lambda epilogue: epilogue,
 ) -> tk.ComposedKernel:
     """A matmul for sm_90a of these parts."""
 
@@ -33,13 +36,14 @@ def matmul(
     def met(w: tk.Writer) -> Any:
         position = tk.Cluster.read(w, 1, 1)
         a, b = (tk.OperandTile(name, tk.BF16, rows, "k") for name, rows in zip("ab", tile, strict=True))
-        stage, op = tk.StandardPayload(a, b), tk.Wgmma(a, b, warpgroups=warpgroups)
+        stage, op = tk.StandardPayload(a, b), multiplies(a, b, warpgroups)
         tiles = stage.allocate(w.shared, "inputs", 2)
         sides = {"producers": (plan["load"],), "consumers": (plan["mma"],), "cluster": position}
         sync = tk.MbarrierSync(w, "inputs", stages=2, stage_bytes=stage.stage_bytes, **sides)
         m, n, k = (w.parameter(name, tk.registers.U32, lambda call, name=name: getattr(call, name)) for name in "mnk")
+        walked = raster or tile
         scheduler = tk.StaticScheduler(
-            tk.RasterOrder(w, tile_m=tile[0], tile_n=tile[1], cluster=position, k=k, k_block=stage.k)
+            tk.RasterOrder(w, tile_m=walked[0], tile_n=walked[1], cluster=position, k=k, k_block=stage.k)
         )
         fusion = tk.Elementwise(w, tk.ElementwiseSpec(), columns=n, precise=False)
         held = layout or op.layout
@@ -56,7 +60,7 @@ def matmul(
             op=op,
             accumulators=accumulators(op),
             scheduler=scheduler,
-            epilogue=epilogue,
+            epilogue=wrapped(epilogue),
             k=k,
             in_flight=1,
         ).trace(w)
@@ -104,6 +108,50 @@ def test_more_accumulators_than_registers() -> None:
     said = refusal(plan_of(2, 128), tile=(256, 256), warpgroups=2)
     assert "'256 accumulators a thread'" in said
     assert "less than the 232 registers" in said
+
+
+def exchanged(a: Any, b: Any, warpgroups: int) -> tk.Wgmma:
+    """The op of operands that have changed places."""
+    return tk.Wgmma(b, a, warpgroups=warpgroups)
+
+
+def test_an_op_whose_operands_are_exchanged() -> None:
+    """The op's A is the tile that the loader brings along columns."""
+    said = refusal(multiplies=exchanged)
+    assert "WarpSpecialized's Wgmma(a='b'); legal: the tile that is loaded along rows of the output; " in said
+    assert "'b' is along columns; nearest: 'a'" in said
+
+
+class Turning:
+    """An epilogue of one's own, which may turn what it stores."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_an_epilogue_of_ones_own_may_turn_what_it_stores() -> None:
+    """Which way the accumulators lie is not known then, and what is not known is not compared."""
+    assert matmul(multiplies=exchanged, wrapped=Turning).ptx
+
+
+@pytest.mark.parametrize(
+    ("raster", "says"), [((64, 128), "(tile_n=128); legal: 64, the columns"), ((32, 64), "(tile_m=32); legal: 64, the")]
+)
+def test_a_raster_of_other_tiles(raster: tuple[int, int], says: str) -> None:
+    """Tiles that lie further apart than they are wide, and closer."""
+    said = refusal(raster=raster)
+    assert f"WarpSpecialized's raster{says}" in said
+    assert "of a tile that Wgmma makes; nearest: 64" in said
+
+
+def test_operands_of_another_k_block() -> None:
+    """An op that reads two slices of a stage of one."""
+    long = [tk.OperandTile(name, tk.BF16, 64, "k", slices=2) for name in "ab"]
+    said = refusal(multiplies=lambda a, b, warpgroups: tk.Wgmma(*long, warpgroups=warpgroups))
+    assert "Wgmma(a='a'); legal: a tile with the k-block of a stage, 64 elements; 'a' has 128" in said
 
 
 @dataclass

@@ -153,6 +153,18 @@ def _amd_shared(kind: Any) -> Callable[[Bench], Any]:
         (_shared_by_two, "TK-TRACE-013", ("CpAsyncLoader", "2 CTAs", "nearest")),
         (lambda m: tk.TilePipeline(**{**ring(m), "stages": 3}), "TK-PART-001", ("stages=3", "nearest: 2")),
         (lambda m: tk.TilePipeline(**{**ring(m), "tiles": {}}), "TK-PART-001", ("tiles=", "'a' has none")),
+        (lambda m: tk.Payload((m.a, m.b), k=32), "TK-PART-001", ("k=32", "64 in 'a'", "nearest: 64")),
+        (
+            lambda m: tk.StagedEpilogue(m.w, **{**store(m), "columns_at_once": 24}),
+            "TK-PART-001",
+            ("=24", "steps of 16"),
+        ),
+        (lambda m: tk.StagedEpilogue(m.w, **{**store(m), "columns_at_once": 7}), "TK-PART-001", ("=7", "nearest: 16")),
+        (
+            lambda m: tk.StagedEpilogue(m.w, **{**store(m), "columns_at_once": 12, "out": tk.F32}),
+            "TK-PART-001",
+            ("=12", "steps of 8"),
+        ),
         (lambda m: tk.StandardPayload(tile(slices=2), m.b), "TK-PART-001", ("128 elements", "slices=2")),
         (lambda m: tk.MbarrierSync(m.w, "r", **{**m.ring, "producers": ()}), "TK-PART-001", ("producers=()",)),
         (lambda m: tk.Cluster.read(m.w, 2, 1), "TK-PART-001", ("m=2", "clusters of 1 CTAs", "nearest: 1")),

@@ -334,6 +334,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no list": (lambda: tilekit.compile(of(tiles=lambda rows, columns: None)), "list of tiles.*TK-PART-001"),
     "no tile": (lambda: tilekit.compile(of(tiles=lambda rows, columns: [3])), r"OwnPayload\(tiles=\).*TK-FIT-001"),
     "other arguments": (lambda: tilekit.compile(of(tiles=lambda rows: [])), r"OwnPayload\(tiles=\).*TK-FIT-001"),
+    "values the other way": (
+        lambda: tilekit.compile(of(tiles=lambda rows, columns: [tk.ValueTile("factor", rows, along_k=True)])),
+        "along_k=True.*False, since 'factor' is declared as 'jm': m is contiguous; nearest: False.*TK-PART-001",
+    ),
     "no loader": (lambda: tilekit.compile(of(loader=lambda w, tile: 3)), r"OwnPayload\(loader=\).*TK-FIT-001"),
     "another's loader": (
         lambda: tilekit.compile(of(loader=lambda w, one: load(w, tile("other")(0, 0)[0]))),
@@ -373,6 +377,15 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "copies": (lambda: tilekit.compile(replace(of(), a_load=8)), "threads copy.*TK-MM-028"),
 }
+
+
+def test_values_as_they_are_declared() -> None:
+    """Tiles whose values lie as those of the array, either way, and tiles that no array is declared for."""
+    for name, shape, along_k in (("factor", "mj", True), ("factor", "jm", False), ("mine", "jm", True)):
+        tiles = [tk.ValueTile(name, 128, along_k=along_k)]
+        inputs = (tk.Input("factor", tk.F32, shape),)
+        own = replace(STAGED, inputs=inputs, tiles=lambda rows, columns, tiles=tiles: tiles)
+        assert own.stage_tiles(128, 128) == tuple(tiles)
 
 
 @pytest.mark.parametrize("name", WRONG)

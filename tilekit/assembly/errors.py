@@ -9,6 +9,10 @@ class TraceError(TilekitError):
     """The Python that describes a kernel used a device value, scope or role in a way that cannot be traced."""
 
 
+class UnboundError(TraceError, AttributeError):
+    """A component was asked for what it has in a role alone, bound to the role's threads."""
+
+
 class FragmentError(TilekitError):
     """A fragment file is malformed, or a fragment was given an operand it does not take."""
 

@@ -10,20 +10,35 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cache, wraps
 from numbers import Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tilekit.annotations import refuse_call
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.unbound import NEAREST, binds, not_bound
 from tilekit.dtypes import DTYPES, DType
 from tilekit.emulator.core.errors import shown
 
 _MISSING = object()
 _Component = TypeVar("_Component", bound=type)
 _Result = TypeVar("_Result")
+_Given = ParamSpec("_Given")
 
 
 @dataclass(frozen=True)
@@ -164,26 +179,55 @@ def component(cls: _Component) -> _Component:
             raise
 
     cls.__init__ = checked  # type: ignore[misc]
+    if hasattr(cls, "bind") and not hasattr(cls, "__getattr__"):
+        cls.__getattr__ = not_bound  # type: ignore[attr-defined]
     return cls
 
 
-def checked(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Have every argument of a function, or of a class's way to make one, checked against its annotation."""
+def checked(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Have every argument of a function, or of a class's way to make one, checked against its annotation.
+
+    So are those of methods that a role's body calls, which anyone may write.
+    """
     signature = inspect.signature(function)
 
     @wraps(function)
-    def checks(*arguments: Any, **named: Any) -> _Result:
+    def checks(*arguments: _Given.args, **named: _Given.kwargs) -> _Result:
         try:
             given = signature.bind(*arguments, **named).arguments
         except TypeError:
             refuse_call(function, arguments, named)
             raise
-        for name, hint in _parameter_hints(function).items():
+        hints = _parameter_hints(function)
+        for name, hint in hints.items():
             if name in given:
-                _require(function.__qualname__, name, given[name], hint)
+                try:
+                    _require(function.__qualname__, name, given[name], hint)
+                except TraceError as error:
+                    other = _exchanged(name, given, hints)
+                    if other is None:
+                        raise
+                    said = f"{error.message}; nearest: {name} and {other} exchanged"
+                    raise TraceError(said, code=error.code) from None
         return function(*arguments, **named)
 
     return checks
+
+
+def _exchanged(name: str, given: Mapping[str, Any], hints: Mapping[str, Any]) -> str | None:
+    """The argument that has changed places with one that does not fit, if there is one."""
+    for other in hints:
+        if other != name and other in given and _fits(given[other], hints[name]) and _fits(given[name], hints[other]):
+            return other
+    return None
+
+
+def _fits(given: Any, hint: Any) -> bool:
+    try:
+        _require("", "", given, hint)
+    except TraceError:
+        return False
+    return True
 
 
 def checked_once(function: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -328,6 +372,19 @@ def require_call(owner: str, name: str, function: Callable[..., Any], *positions
         raise TraceError(said, code="TK-FIT-001") from None
 
 
+def said(component: object, name: str, method: str) -> Any:
+    """What a component's member `name` says of what its `method` does.
+
+    None where it says nothing, or where a class derived from the one that does has another such method.
+    """
+    for cls in type(component).__mro__:
+        if name in vars(cls):
+            return getattr(component, name)
+        if method in vars(cls):
+            return None
+    return None
+
+
 def check_components(driver: Any) -> None:
     """Check every field of a driver, a dataclass, against its annotation: a protocol by its members, else the class.
 
@@ -372,10 +429,14 @@ def _misfit(component: Any, expected: type) -> str | None:
     if _class_fits(type(component), expected):  # type: ignore[arg-type]  # classes can be hashed
         return None
     if not getattr(expected, "_is_protocol", False):
-        return None if isinstance(component, expected) else f"it is no {expected.__name__}"
-    missing = [f"{name}{_spelled(wanted)}" for name, wanted in _members(expected) if not _has(component, name)]
+        if isinstance(component, expected):
+            return None
+        entered = isinstance(component, AbstractContextManager)
+        return f"it is no {expected.__name__}" + ("; nearest: what `with` enters it as" if entered else "")
+    missing = {name: _spelled(wanted) for name, wanted in _members(expected) if not _has(component, name)}
     if missing:
-        return f"it has no {', '.join(missing)}, which {expected.__name__} asks for"
+        reason = f"it has no {', '.join(map(''.join, missing.items()))}, which {expected.__name__} asks for"
+        return reason + (NEAREST if binds(type(component), *missing) else "")
     for name, wanted in _members(expected):
         if wanted is None:
             continue

@@ -18,7 +18,8 @@ class Role:
     name, warps
         The name in reports, and the warp indices within the CTA.
     may
-        Fragment kinds allowed in the role, besides ``scalar`` and ``control`` which every role may use.
+        Fragment kinds allowed in the role, besides ``scalar`` and ``control`` which every role may use; any collection
+        of them becomes a frozenset.
     registers
         Registers a thread after the role's ``setmaxnreg``, or ``None`` where the kernel does not rebalance.
     raised
@@ -60,6 +61,7 @@ class Role:
             raise illegal("Role", "may", self.may, f"a set of {', '.join(KINDS)}")
         for word in self.may:
             require_word("Role", "may", word, tuple(KINDS))
+        object.__setattr__(self, "may", frozenset(self.may))
         if self.registers is not None:
             require_whole("Role", "registers", self.registers, Whole(1))
         for flag in ("raised", "one_thread", "leaders_only"):

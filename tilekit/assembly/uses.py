@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Along = Literal["rows", "columns", "matrix", "scalar", "m", "n"]
+Along = Literal["rows", "columns", "matrix", "scalar", "m", "n", "mn", "nm"]
 """How an array lies beside the output: an element for each of its rows, of its columns or of its elements, or one; or
-the operand of a product whose rows are the product's M or its N."""
+the operand of a product whose rows are the product's M or its N; or the output itself, whose rows are M or N."""
 
 
 class Element(Protocol):

@@ -67,6 +67,10 @@ class Declared:
                 return None, ""
             legal = f"{use.along}k" if contiguous == "k" else f"k{use.along}"
             return legal, f"it is loaded along {use.along.upper()}, {legal[-1].upper()} contiguous"
+        if use.along in ("mn", "nm"):
+            # As with operands, letters of one's own mean what the kernel says.
+            letters = use.along if set(operand.shape[-2:]) == {*"mn"} else None
+            return letters, f"it is stored along {use.along[0].upper()}, {use.along[1].upper()} contiguous"
         beside = self._beside()
         if len(beside) < 2 or use.along in (None, "scalar"):
             return None, ""

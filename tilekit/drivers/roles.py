@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import illegal, require_call
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tiles.cluster import Cluster
@@ -32,8 +33,13 @@ def match_bodies(
     Raises
     ------
     TraceError
-        ``TK-ROLE-003`` for a role without a body, a further body without a role, or one for a role that has one.
+        ``TK-ROLE-003`` for a role without a body, a further body without a role, or one for a role that has one;
+        ``TK-FIT-001`` for one that is not called as bodies are.
     """
+    for name, body in further.items():
+        if not callable(body):
+            raise illegal("the driver", f"bodies[{name!r}]", body, "a function of (w, warp, role)")
+        require_call("the driver", f"bodies[{name!r}]", body, "w", "warp", "role")
     names = [role.name for role in roles]
     known = ", ".join([*bodies, *further])
     for name in further:

@@ -11,6 +11,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import check_components, handed
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.agreement import check_agreement
 from tilekit.drivers.profiler import TileProfiler, timed
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
 from tilekit.drivers.warp_plan import WarpPlan
@@ -72,7 +73,8 @@ class Together:
     Raises
     ------
     TraceError
-        ``TK-FIT-001`` for a component that does not offer what its protocol asks for.
+        ``TK-FIT-001`` for a component that does not offer what its protocol asks for, ``TK-PART-001`` for components
+        that do not speak of the same tiles.
     """
 
     warps: WarpPlan
@@ -90,6 +92,14 @@ class Together:
 
     def __post_init__(self) -> None:
         check_components(self)
+        check_agreement(
+            type(self).__name__,
+            loader=self.loader,
+            op=self.op,
+            payload=self.payload,
+            scheduler=self.scheduler,
+            epilogue=self.epilogue,
+        )
 
     @abstractmethod
     def k_tiles(self, w: Writer, warp: Value, role: Role, group: Warpgroup, loader: BoundLoader) -> KTiles:

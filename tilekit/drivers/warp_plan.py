@@ -52,7 +52,7 @@ class RoleEntry:
 
     def __post_init__(self) -> None:
         require_whole("RoleEntry", "warps", self.warps, Whole(1, MOST_WARPS))
-        self.on(0)
+        object.__setattr__(self, "may", self.on(0).may)
 
     def on(self, first: int) -> Role:
         """The role, on warps from `first` on."""

@@ -17,6 +17,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import check_components, handed, illegal
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.agreement import check_agreement
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
@@ -189,7 +190,8 @@ class WarpSpecialized:
     Raises
     ------
     TraceError
-        ``TK-FIT-001`` for a component that does not offer what its protocol asks for.
+        ``TK-FIT-001`` for a component that does not offer what its protocol asks for, ``TK-PART-001`` for components
+        that do not speak of the same tiles.
     """
 
     warps: WarpPlan
@@ -213,6 +215,14 @@ class WarpSpecialized:
 
     def __post_init__(self) -> None:
         check_components(self)
+        check_agreement(
+            type(self).__name__,
+            loader=self.loader,
+            op=self.op,
+            payload=self.inputs.payload,
+            scheduler=self.scheduler,
+            epilogue=self.epilogue,
+        )
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""

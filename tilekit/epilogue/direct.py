@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from tilekit.assembly.fit import OWN_RULE, component
+from tilekit.assembly.fit import OWN_RULE, checked, component
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
@@ -14,7 +14,7 @@ from tilekit.epilogue.elements import load_element, store_element, store_element
 from tilekit.epilogue.fusion import Fusion, reducing, require_element, require_fusion
 from tilekit.tile_op.accumulator_fragments import FOUR
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup, require_layout
-from tilekit.tiles.tile import Tile
+from tilekit.tiles.tile import Side, Tile
 
 COLUMNS_AT_ONCE = 64
 """Columns read from the accumulators together, where they are not in registers already."""
@@ -55,6 +55,9 @@ class DirectEpilogue:
         ``TK-EPI-001`` for functions that do not fit.
     """
 
+    side: ClassVar[Side] = "rows"
+    """Along what of a tile the accumulators' rows go."""
+
     def __init__(
         self,
         w: Writer,
@@ -81,6 +84,7 @@ class DirectEpilogue:
         self._columns = columns
         self._batched = batched
         w.uses(self, "out", "d", dtype=out)
+        w.uses(self, "transposed", "d", along="nm" if transposed else "mn")
         self._address = w.parameter("d", GMEM, lambda call: call.address("d"))
         self._row_pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
         self._batch_pitch = None
@@ -103,6 +107,7 @@ class DirectEpilogue:
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: the threads load and store for themselves."""
 
+    @checked
     def bind(self, w: Writer, group: Warpgroup) -> BoundDirectEpilogue:
         """Prepare a thread's coordinates; once a role."""
         return BoundDirectEpilogue(w, self, group)
@@ -126,6 +131,7 @@ class BoundDirectEpilogue:
         if isinstance(left, Value):
             self._column = self._column + left
 
+    @checked
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
         e, layout = self._e, self._e._layout

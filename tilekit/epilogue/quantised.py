@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from tilekit.assembly.fit import OWN_RULE, Count, component, illegal
+from tilekit.assembly.fit import OWN_RULE, Count, checked, component, illegal
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import F32, GMEM, S32, U32
 from tilekit.assembly.values import RegisterTile, Value
@@ -25,7 +25,7 @@ from tilekit.tile_op.block_scaled import (
     ScaleFormat,
 )
 from tilekit.tile_op.tensor_accumulators import TensorConsumer
-from tilekit.tiles.tile import Tile
+from tilekit.tiles.tile import Side, Tile
 
 ScaleLayout = Literal["rows", "128x4"]
 """How scales of a result lie: as a matrix, or as the tensor core reads them."""
@@ -86,6 +86,9 @@ class QuantisedEpilogue:
         ``TK-EPI-001`` for functions that do not fit, ``TK-PART-001`` for a layout without whole rows.
     """
 
+    side: ClassVar[Side] = "rows"
+    """Along what of a tile the accumulators' rows go."""
+
     def __init__(
         self,
         w: Writer,
@@ -138,6 +141,7 @@ class QuantisedEpilogue:
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: there are no barriers."""
 
+    @checked
     def bind(self, w: Writer, group: Warpgroup) -> BoundQuantised:
         """Prepare a thread's row; once a role."""
         return BoundQuantised(w, self, group)

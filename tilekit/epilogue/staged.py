@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, illegal, require_word
+from tilekit.assembly.fit import (
+    OWN_RULE,
+    Barrier,
+    Count,
+    Whole,
+    checked,
+    component,
+    illegal,
+    require_whole,
+    require_word,
+)
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
@@ -27,7 +37,7 @@ from tilekit.tile_op.accumulators import (
     require_layout,
     require_storing_role,
 )
-from tilekit.tiles.tile import Tile
+from tilekit.tiles.tile import Side, Tile
 
 
 @component
@@ -59,14 +69,17 @@ class StagedEpilogue:
     transposed
         Whether the accumulators hold the transpose of the output.
     columns_at_once
-        Columns of a piece that are read from the accumulators together: fewer leave the functions more registers.
-        None: all.
+        Columns of a piece that are read from the accumulators together: fewer leave the functions more registers. A
+        multiple of those that a thread stores together, 16 of elements of 16 bits and else 8. None: all.
 
     Raises
     ------
     TraceError
-        ``TK-EPI-001`` for functions that do not fit.
+        ``TK-EPI-001`` for functions that do not fit, ``TK-PART-001`` for columns that are not stored together.
     """
+
+    side: ClassVar[Side] = "rows"
+    """Along what of a tile the accumulators' rows go."""
 
     def __init__(
         self,
@@ -89,7 +102,12 @@ class StagedEpilogue:
         require_warpgroups("StagedEpilogue", "role", role, layout.waves)
         require_word("StagedEpilogue", "out", out, (BF16, F16, F32, S32, E4M3, E5M2))
         w.uses(self, "out", "d", dtype=out)
+        w.uses(self, "transposed", "d", along="nm" if transposed else "mn")
         self._plan = plan = SubtilePlan(layout, out, transposed)
+        if columns_at_once is not None:
+            require_whole(
+                f"StagedEpilogue of {out}", "columns_at_once", columns_at_once, Whole(plan.unit, step=plan.unit)
+            )
         self.source = source
         in_place = source is not None and source.in_place
         if source is not None and in_place and (source.plan != plan or source.stages != buffers or rows is not None):
@@ -134,6 +152,7 @@ class StagedEpilogue:
         if self.source is not None:
             self.source.initialise(w)
 
+    @checked
     def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role."""
         require_storing_role("StagedEpilogue", self._role, group)
@@ -173,6 +192,7 @@ class BoundStagedEpilogue:
         if self._in_place is not None:
             self._subtile, self._access = self._in_place.first, self._in_place.access
 
+    @checked
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan

@@ -27,6 +27,9 @@ SUBTILE_ALIGNMENT = 1024
 STMATRIX_COLUMNS = 16
 """Accumulator columns that one stmatrix.x4 of a warp stores; .x2 stores half as many."""
 
+WORD_COLUMNS = 8
+"""Accumulator columns whose elements a thread stores one by one, or two at once."""
+
 UNIT_BYTES = 32
 """Bytes of a row that 16-bit and 32-bit elements are reached by together, upright."""
 
@@ -91,6 +94,11 @@ class SubtilePlan:
         """Accumulator columns of a piece; transposed also accumulator rows of a subtile, all of one part."""
         span = SUBTILE_ROW_BYTES // self.dtype.bytes
         return min(span, self.layout.parts[0].rows) if self.transposed else span
+
+    @property
+    def unit(self) -> int:
+        """Accumulator columns that a thread reaches together: some of a piece are read so many at a time."""
+        return STMATRIX_COLUMNS if self.dtype.bits == 16 else WORD_COLUMNS
 
     @property
     def cuts(self) -> list[tuple[int, int]]:
@@ -210,7 +218,7 @@ class _Halves:
 class _Words:
     """32-bit elements, two at a time."""
 
-    columns = 8
+    columns = WORD_COLUMNS
     fragment_bytes = FRAGMENT_BYTES
 
     def __init__(self, layout: AccumulatorLayout, thread: Value, subtiles: Value) -> None:
@@ -233,7 +241,7 @@ class _Words:
 class _Bytes:
     """8-bit elements, two at a time."""
 
-    columns = 8
+    columns = WORD_COLUMNS
     fragment_bytes = FRAGMENT_BYTES
 
     def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, subtiles: Value) -> None:
@@ -286,7 +294,7 @@ class _TransposedHalves:
 class _TransposedWords:
     """32-bit elements, one at a time: a warp stores 8 columns of 4 rows of the output, in 32 different banks."""
 
-    columns = 8
+    columns = WORD_COLUMNS
     fragment_bytes = 0
 
     def __init__(self, plan: SubtilePlan, thread: Value, subtiles: Value) -> None:
@@ -319,7 +327,7 @@ class _TransposedWords:
 class _TransposedBytes:
     """8-bit elements, two at a time: neighbouring lanes, which hold neighbouring rows, swap one of two columns."""
 
-    columns = 8
+    columns = WORD_COLUMNS
     fragment_bytes = 0
 
     def __init__(self, plan: SubtilePlan, thread: Value, subtiles: Value) -> None:

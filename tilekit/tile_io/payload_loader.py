@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial, reduce
-from typing import Protocol, cast
+from typing import Annotated, ClassVar, Protocol, cast, get_args
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component, handed, require_protocol
+from tilekit.assembly.fit import OWN_RULE, checked, component, handed, require_protocol, said
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
@@ -17,7 +17,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Cluster, Multicast
 from tilekit.tiles.stage import AsyncWriter, Stage
-from tilekit.tiles.tile import Tile
+from tilekit.tiles.tile import Side, Tile
 
 
 class TileCopies(Protocol):
@@ -95,11 +95,18 @@ class PayloadLoader:
                 )
             loaded[loader.name] = loader
 
+    @property
+    def sides(self) -> dict[str, Side]:
+        """Along what of the output tiles are loaded, by their names, as far as their loaders say."""
+        sides = ((loader.name, said(loader, "side", "first")) for loader in self._loaders)
+        return {name: side for name, side in sides if side in get_args(Side)}
+
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
         for loader in self._loaders:
             loader.prefetch(w)
 
+    @checked
     def bind(self, w: Writer) -> BoundPayloadLoader:
         """Prepare addresses; once a role.
 
@@ -157,6 +164,7 @@ class BoundPayloadLoader:
     loaders: tuple[BoundTileLoader, ...]
     writer: AsyncWriter | None
 
+    @checked
     def at(self, w: Writer, tile: Tile) -> PayloadCopies:
         """Turn to `tile`: what its k-blocks have in common, once a tile."""
         return PayloadCopies(tuple(handed(one, "at", one.at(w, tile), TileCopies) for one in self.loaders))
@@ -168,7 +176,8 @@ class PayloadCopies:
 
     tiles: tuple[TileCopies, ...]
 
-    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+    @checked
+    def load(self, w: Writer, stage: Stage, k: Annotated[Value, OWN_RULE]) -> None:
         """Start this CTA's share of the copies that fill `stage` from element `k` on."""
         for copies in self.tiles:
             copies.load(w, stage, k)
@@ -275,6 +284,9 @@ class AlongRows:
     multicast: Multicast | None = None
     batch_step: Value | None = None
 
+    side: ClassVar[Side] = "rows"
+    """Along what of the output it goes."""
+
     def __post_init__(self) -> None:
         require_protocol(type(self.loader).__name__, "tile", self.loader.tile, RowsTile)
 
@@ -318,6 +330,7 @@ class AlongColumns(AlongRows):
     """
 
     half: Value | None = None
+    side: ClassVar[Side] = "columns"
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
         """Prepare addresses of the tile's images in `stages`; once a role."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import OWN_RULE, Count, checked, component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, F32, S32, SMEM, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
@@ -221,6 +221,11 @@ class Mfma:
         self.across = Share(b.rows, columns, pieces)
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.b.rows
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a wave holds its accumulators."""
         return wave_layout(self.down, self.across)
@@ -256,6 +261,7 @@ class Mfma:
             for along in range(0, tile.row_bytes, SLICE_BYTES)
         ]
 
+    @checked
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundMfma:
         """Prepare a lane's places in the tiles; once a role."""
         group = require_group(type(self).__name__, group)
@@ -289,7 +295,10 @@ class BoundMfma:
         """Where a lane reads the wave's columns in a stage."""
         return self._b.at(w, stage)
 
-    def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
+    @checked
+    def multiply(
+        self, w: Writer, accumulators: Annotated[RegisterAccumulators, OWN_RULE], stage: Stage, *, accumulate: Value
+    ) -> None:
         """Multiply a stage, with reads a few steps ahead of the instructions that need them."""
         op = self.op
         places = self.row_places(w, stage.index), self.column_places(w, stage.index)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import OWN_RULE, Count, checked, component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, F32, S32, SMEM, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
@@ -121,6 +121,11 @@ class MmaSync:
         self.across = Share(b.rows, columns, 1)
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.b.rows
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a warp holds its accumulators."""
         return warp_layout(self.down, self.across, self.interleaved)
@@ -161,6 +166,7 @@ class MmaSync:
             found.append(access)
         return found
 
+    @checked
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundMmaSync:
         """Prepare a lane's places in the tiles, and registers for fragments; once a role.
 
@@ -200,7 +206,10 @@ class BoundMmaSync:
         registers = (op.rows + op.columns) // ROWS * FOUR
         self._slots = [w.tile(B32, registers, f"fragment{slot}_") for slot in range(SLOTS)]
 
-    def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
+    @checked
+    def multiply(
+        self, w: Writer, accumulators: Annotated[RegisterAccumulators, OWN_RULE], stage: Stage, *, accumulate: Value
+    ) -> None:
         """Multiply a stage: a step's fragments are read before the step ahead of it is multiplied."""
         with w.when(~accumulate):
             accumulators.clear(w)

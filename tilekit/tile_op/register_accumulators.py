@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tilekit.assembly.fit import component, illegal
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import checked, component, illegal
 from tilekit.assembly.types import F32, S32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -43,7 +44,20 @@ class RegisterAccumulators:
         self._whole = whole
         self.layout = op.layout
         self._type: RegisterType = getattr(op, "sums", F32)
-        self._tiles: list[RegisterTile] = []
+        self._declared: list[RegisterTile] | None = None
+
+    @property
+    def _tiles(self) -> list[RegisterTile]:
+        """The registers of each block."""
+        if self._declared is None:
+            name = type(self).__name__
+            said = f"{name} has no registers, which a role's producer declares; nearest: {name}(...).producer(w, role)"
+            raise TraceError(said, code="TK-FIT-001")
+        return self._declared
+
+    @_tiles.setter
+    def _tiles(self, tiles: list[RegisterTile]) -> None:
+        self._declared = tiles
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""
@@ -56,6 +70,7 @@ class RegisterAccumulators:
         """Registers of a thread that they take."""
         return self.layout.blocks * self.layout.rows * self.layout.columns // self.layout.threads
 
+    @checked
     def producer(self, w: Writer, role: Role) -> RegisterAccumulators:
         """Declare the registers; once a role.
 
@@ -73,6 +88,7 @@ class RegisterAccumulators:
         self._tiles = [w.tile(self._type, registers, "acc") for _ in range(layout.blocks)]
         return self
 
+    @checked
     def consumer(self, w: Writer, group: Warpgroup) -> FinishedRegisters:
         """The same registers, complete when the role's own program order says so."""
         return FinishedRegisters(self)
@@ -89,7 +105,7 @@ class RegisterAccumulators:
         """The blocks whose instructions are issued together, and their registers: all of them at once."""
         yield tuple(enumerate(self._tiles))
 
-    def carried(self, w: Writer, stage: Stage, accumulate: Value) -> Value | bool:
+    def carried(self, w: Writer, stage: Stage, accumulate: Value | bool) -> Value | bool:
         """Whether a k-block's first instruction adds to what the registers hold; `accumulate`: it is not the first."""
         return accumulate
 
@@ -157,7 +173,7 @@ class PromotedAccumulators(RegisterAccumulators):
         self.clear(self._w)
         yield self
 
-    def carried(self, w: Writer, stage: Stage, accumulate: Value) -> bool:
+    def carried(self, w: Writer, stage: Stage, accumulate: Value | bool) -> bool:
         """Never: a k-block's sums are its own."""
         return False
 

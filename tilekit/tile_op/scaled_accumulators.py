@@ -109,7 +109,7 @@ class ScaledAccumulators(PromotedAccumulators):
                 self._blocks = blocks
                 yield self.promote
 
-    def carried(self, w: Writer, stage: Stage, accumulate: Value) -> bool:
+    def carried(self, w: Writer, stage: Stage, accumulate: Value | bool) -> bool:
         """Never; the k-block's scales are read before its instructions are issued."""
         if self._blocks:
             self._scales.take(w, stage)

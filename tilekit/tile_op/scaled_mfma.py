@@ -54,6 +54,8 @@ class ScaledMfma(Mfma):
         super().__init__(a.of, b.of, waves=waves, columns=columns, pieces=pieces)
         self.scales = a, b
 
+    tile_shape = Mfma.tile_shape
+
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundScaledMfma:
         """Prepare a lane's places in the tiles; once a role."""
         group = require_group("ScaledMfma", group)

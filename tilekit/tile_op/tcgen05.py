@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from tilekit.assembly.fit import Whole, component, require_whole
+from tilekit.assembly.fit import Whole, checked, component, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, S32, U32, RegisterType
 from tilekit.assembly.values import Value
@@ -109,6 +109,11 @@ class Tcgen05:
         return sums_of(self.a)
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.n
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a CTA's tensor memory holds its part of the tile (PTX ISA, tcgen05, Data path layouts A, B, D and F).
 
@@ -127,6 +132,7 @@ class Tcgen05:
         """The letter of that layout: D and F of one CTA, A and B of a pair."""
         return ("AB" if self.group == 2 else "DF")[self.a.rows < LANES]
 
+    @checked
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Any = None) -> BoundTcgen05:
         """Prepare the descriptors; once a role."""
         return BoundTcgen05(w, self, tiles)
@@ -146,7 +152,8 @@ class BoundTcgen05:
         self._b_low = (((base + b.offset) & ADDRESS_MASK) >> 4) | op._b_descriptor.low
         self._issue = getattr(w.ptx.tcgen05, f"mma_{op.kind}")
 
-    def multiply(self, w: Writer, accumulators: Value, stage: Stage, *, accumulate: Value) -> None:
+    @checked
+    def multiply(self, w: Writer, accumulators: Value, stage: Stage, *, accumulate: Value | bool) -> None:
         """Issue a stage's instructions; the first k-slice overwrites the accumulators unless `accumulate` holds."""
         op = self._op
         a_low = self._a_low + stage.index * self._a_stride

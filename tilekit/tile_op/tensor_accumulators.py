@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tilekit.assembly.fit import Count, component, require_symbol
+from tilekit.assembly.fit import Count, checked, component, require_symbol
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, S32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
@@ -94,10 +94,12 @@ class TensorAccumulators:
             for stage in range(self.stages):
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
 
+    @checked
     def producer(self, w: Writer, role: Role) -> TensorProducer:
         """Learn where the region is; by the mma role's whole warp (in both CTAs of a pair)."""
         return TensorProducer(w, self, self.region.at(self.memory.bind(w, role)))
 
+    @checked
     def consumer(self, w: Writer, group: Warpgroup) -> TensorConsumer:
         """Learn where the region is; by all of the epilogue role's threads."""
         return TensorConsumer(w, self, self.region.at(self.memory.bind(w, self._epilogue)), group)

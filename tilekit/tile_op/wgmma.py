@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Annotated
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, Whole, component, illegal, require_whole
+from tilekit.assembly.fit import OWN_RULE, Count, Whole, checked, component, illegal, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, S32, U32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
@@ -99,6 +100,11 @@ class Wgmma:
         return self.b.rows
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile that a stage is multiplied for."""
+        return self.a.rows, self.b.rows
+
+    @property
     def layout(self) -> AccumulatorLayout:
         """How a warpgroup holds its accumulators: one block an instruction."""
         return atom_layout(self.rows, self.columns)
@@ -108,6 +114,7 @@ class Wgmma:
         """The type of an accumulator."""
         return S32 if self.a.dtype.name == "s8" else F32
 
+    @checked
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
         """Prepare the descriptors of a warpgroup; once a role."""
         group = require_group("Wgmma", group)
@@ -127,7 +134,15 @@ class BoundWgmma:
         self._a_low = ((first_a & ADDRESS_MASK) >> 4) | op._a_descriptor.low
         self._b_low = ((first_b & ADDRESS_MASK) >> 4) | op._b_descriptor.low
 
-    def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
+    @checked
+    def multiply(
+        self,
+        w: Writer,
+        accumulators: Annotated[RegisterAccumulators, OWN_RULE],
+        stage: Stage,
+        *,
+        accumulate: Value | bool,
+    ) -> None:
         """Issue a stage's instructions; the first k-slice overwrites the accumulators unless `accumulate` holds."""
         op = self._op
         a_low = self._a_low + stage.index * self._a_stride

@@ -36,7 +36,7 @@ class Payload:
     tiles
         Of a stage, in the order they lie in shared memory.
     k
-        Elements of K in a stage.
+        Elements of K in a stage: the k-block of its operands' tiles, or of one of them.
     """
 
     def __init__(self, tiles: Sequence[StageTile], *, k: Count) -> None:
@@ -44,6 +44,10 @@ class Payload:
         for index, name in enumerate(names):
             if name in names[:index]:
                 raise illegal("Payload", "tiles", names, "tiles of different names", f"{name}{index}")
+        blocks = {tile.name: tile.k for tile in tiles if isinstance(tile, OperandTile)}
+        if blocks and k not in blocks.values():
+            legal = "the k-block of its tiles, " + ", ".join(f"{block} in {name!r}" for name, block in blocks.items())
+            raise illegal("Payload", "k", k, legal, min(blocks.values(), key=lambda block: abs(block - k)))
         self.tiles = tuple(tiles)
         self.k = k
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, component, handed, illegal
+from tilekit.assembly.fit import Count, checked, component, handed, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
@@ -70,6 +70,7 @@ class TilePipeline:
         """Handle for a role that fills stages: by copies of its threads that `writer` groups, or in some other way."""
         return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
+    @checked
     def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int, promotes: bool = False) -> Consumer:
         """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running.
 

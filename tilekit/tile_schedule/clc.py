@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import Count, checked, component
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
@@ -86,6 +86,11 @@ class ClcScheduler:
         responses = SharedDeclaration("clc.response", RESPONSE_BYTES, stages)
         return responses, *mbarriers("clc", ("full", "empty", "began", "asked"), stages)
 
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a CTA's tile."""
+        return self._order.tile_shape
+
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: a cluster for every tile, and for every share of one."""
         return replace(self._order.schedule(call), clusters=self._order.plan(call).tiles)
@@ -96,6 +101,7 @@ class ClcScheduler:
             for stage in range(self._stages):
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
 
+    @checked
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles: its own first, then those it is given."""
         order, position = self._order.bind(), RingPosition(w, self._stages)

@@ -170,6 +170,11 @@ class RasterOrder:
         if cluster.k > 1:
             self.cluster_share = w.parameter("share_k", U32, self._share_k)
 
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a CTA's tile."""
+        return self.tile_m, self.tile_n
+
     def plan(self, call: Call) -> Raster:
         """The raster of a call."""
         return call.once(self, lambda: self._plan(call))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import checked, component
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
@@ -33,6 +33,11 @@ class StaticScheduler:
         self.order = order
         self.numbers: Cluster | StartOrder = order.cluster if starts is None else starts
 
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a CTA's tile."""
+        return self.order.tile_shape
+
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: where clusters are numbered as they start, one for every tile and share."""
         made = self.order.schedule(call)
@@ -48,6 +53,7 @@ class StaticScheduler:
         """Where a CTA begins; a grid has no more clusters than there are tiles."""
         return self.order.bind().tile(w, self.numbers.index(w))
 
+    @checked
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
         cluster, order = self.order.cluster, self.order.bind()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import Count, checked, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -138,6 +138,11 @@ class StreamKScheduler(StaticScheduler):
             ),
         )
 
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a CTA's tile."""
+        return self.order.tile_shape
+
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: every CTA has a slot."""
         clusters = self.plan(call).clusters
@@ -153,6 +158,7 @@ class StreamKScheduler(StaticScheduler):
         way = _Way(w, self, self.order.bind())
         return way.piece(w, way.start(w))[0]
 
+    @checked
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles, and over its shares of others."""
         way = _Way(w, self, self.order.bind())

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tilekit.assembly.values import Operand, Value
+
+Side = Literal["rows", "columns"]
+"""Of an output tile: what the rows of an operand, or of accumulators, go along with."""
 
 
 @dataclass(frozen=True)

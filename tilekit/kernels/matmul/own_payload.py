@@ -15,6 +15,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.operands import Input, read_inputs
 from tilekit.tile_io.payload_loader import TileLoader
+from tilekit.tile_io.staged_values import ValueTile
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.scaled_accumulators import Factors
 from tilekit.tile_pipeline.payload import StageTile
@@ -119,7 +120,24 @@ class OwnPayload:
                 raise illegal(
                     "OwnPayload", "tiles", tile.name, "tiles of other names than 'a' and 'b'", "own_" + tile.name
                 )
+            if isinstance(tile, ValueTile):
+                self._require_order(tile)
         return tuple(made)
+
+    def _require_order(self, tile: ValueTile) -> None:
+        """Check that values of a tile lie behind each other as those of its array do."""
+        for one in self.inputs:
+            along = [letter in self._along_k for letter in one.shape]
+            if one.name == tile.name and sorted(along) == [False, True]:
+                along_k = along[-1]
+                if tile.along_k != along_k:
+                    legal = f"{along_k}, since {one.name!r} is declared as {one.shape!r}: {one.shape[-1]} is contiguous"
+                    raise illegal(f"ValueTile {tile.name!r}", "along_k", tile.along_k, legal, along_k)
+
+    @property
+    def _along_k(self) -> dict[str, int]:
+        """Letters of extents along K, with how many elements of K each counts in one."""
+        return {"k": 1, **{runs.letter: runs.size for runs in self.blocks if runs.of == "k"}}
 
     def loaders(self, w: Writer, tiles: Sequence[StageTile]) -> tuple[TileLoader, ...]:
         """A loader of each of them."""
@@ -159,7 +177,7 @@ class OwnPayload:
 
         Also how many elements of K have a value in common.
         """
-        along_k = {"k": 1, **{runs.letter: runs.size for runs in self.blocks if runs.of == "k"}}
+        along_k = self._along_k
         found: dict[str, float] = {}
         for one in self.inputs:
             view = views[one.name]
