@@ -271,6 +271,7 @@ class EmulatedPlan(HostPlan):
         kernel = self._kernel
         staging = EmulatedStaging(self._device())
         launch = self._launch(staging, max(1, staging.device.units // kernel.cluster))
+        staging.protect(self._bound.views[name] for name in self._bound.outputs)
         return staging, EmulatedModule(staging.device, kernel.assembly).kernel(kernel.name).prepare(
             kernel.launch_config(launch.grid),
             launch.parameters,
