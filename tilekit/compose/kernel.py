@@ -19,7 +19,7 @@ from tilekit.compose.explain import explain
 from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import ArrayKernel
-from tilekit.kernels.interleavings import agreeing
+from tilekit.kernels.interleavings import Checked, agreeing
 from tilekit.kernels.launch import Launch, require_value
 from tilekit.kernels.operands import Arrays, Operand, Output, check_operands, read_arrays
 from tilekit.kernels.picture import Shown
@@ -359,7 +359,7 @@ class ComposedKernel(ArrayKernel):
         """
         return example_inputs(self.operands, seed, given)
 
-    def check(self, *, seeds: Sequence[int] = (0, 1, 2), **given: Any) -> tuple[Any, ...]:
+    def check(self, *, seeds: Sequence[int] = (0, 1, 2), **given: Any) -> Checked:
         """Run the kernel on the emulator, under several interleavings, on small whole numbers.
 
         Parameters
@@ -371,8 +371,9 @@ class ComposedKernel(ArrayKernel):
 
         Returns
         -------
-        tuple
-            What the emulator reported of each run.
+        Checked
+            What the emulator reported of each run, a tuple. Findings are not raised: ``clean`` is whether there are
+            none, and so is the truth of the result, for ``assert kernel.check()``.
 
         Raises
         ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, HipStaging, Staging
 from tilekit.drivers.profiler import PROFILE, TileProfiler
-from tilekit.errors import ArgumentError
+from tilekit.errors import ArgumentError, FindingWarning
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
 from tilekit.runtime.emulated import EmulatedLaunch, EmulatedModule, Work
@@ -240,7 +241,10 @@ class EmulatedPlan(HostPlan):
             raise ArgumentError(error.message, code=self._kernel.OPTIONS) from None
 
     def _run(self) -> None:
-        self.emulate()
+        report = self.emulate()
+        if not report.clean:
+            found = "\n".join(map(str, report.findings))
+            warnings.warn(f"{self._kernel.name}, on the emulator: {found}", FindingWarning, stacklevel=3)
 
     def emulate(self, *, statistics: bool = False, timeline: str | Path | None = None) -> LaunchReport:
         """Launch once, watched, and return what the emulator reports.
