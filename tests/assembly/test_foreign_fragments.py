@@ -170,7 +170,10 @@ def test_a_file_called_like_ours_is_not_ours(tmp_path: Path) -> None:
         ("add.u32 ${sum}, ${a}, ${b};\nret;\n", "own.ptx:10: fragment plus: ret ends the thread, which the kernel"),
         ("add.u32 ${sum}, ${a}, ${b};\nbra out;\n", "own.ptx:10: fragment plus: "),
         ("\nadds.u32 ${sum}, ${a}, ${b};\n", "own.ptx:10: fragment plus: opcode 'adds' is not known; the nearest form"),
-        ("add.f32 ${sum}, ${a}, ${b};\n", "own.ptx:9: fragment plus: add.f32: register ${sum} is .b32, the"),
+        (
+            "{.reg .f32 t;\nadd.u32 ${sum}, t, ${b};\nmov.b32 t, ${a};}\n",
+            "own.ptx:10: fragment plus: add.u32: register t is",
+        ),
         (
             "add.u32 ${sum}, ${a};\nmov.u32 ${sum}, ${b};\n",
             "own.ptx:9: fragment plus: add.u32: the operands (expected",

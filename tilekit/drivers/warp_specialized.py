@@ -187,7 +187,8 @@ class WarpSpecialized:
     Raises
     ------
     TraceError
-        ``TK-FIT-001`` for a component that does not offer what its protocol asks for.
+        ``TK-FIT-001`` for a component that does not offer what its protocol asks for, ``TK-PART-001`` where the ring's
+        barriers expect other bytes than the loaders bring.
     """
 
     warps: WarpPlan
@@ -211,6 +212,11 @@ class WarpSpecialized:
 
     def __post_init__(self) -> None:
         check_components(self)
+        sync = self.inputs.sync
+        brought, expected = getattr(self.loader, "brings", None), getattr(sync, "stage_bytes", None)
+        if None not in (brought, expected) and brought != expected:
+            legal = f"{brought}, what {type(self.loader).__name__}'s copies bring to a stage"
+            raise illegal(type(sync).__name__, "stage_bytes", expected, legal, brought)
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""

@@ -95,6 +95,13 @@ class PayloadLoader:
                 )
             loaded[loader.name] = loader
 
+    @property
+    def brings(self) -> int | None:
+        """Bytes that the copy engine brings to a stage; None where a loader does not say (`TmaLoader.brings`)."""
+        brought = [getattr(loader, "brings", None) for loader in self._loaders]
+        said = [each for each in brought if each is not None]
+        return sum(said) if len(said) == len(brought) else None
+
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
         for loader in self._loaders:
@@ -287,6 +294,11 @@ class AlongRows:
     def prefetches(self) -> bool:
         """Whether its copies can bring a tile into L2 alone."""
         return self.loader.prefetches
+
+    @property
+    def brings(self) -> int | None:
+        """Bytes that the copy engine brings to a stage; None where the loader does not say."""
+        return getattr(self.loader, "brings", None)
 
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
