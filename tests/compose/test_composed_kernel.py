@@ -235,11 +235,18 @@ def curious(w: tk.Writer) -> Any:
     return OneCta()
 
 
+def deep(w: tk.Writer) -> Any:
+    """Asks for a K, of which the operands have none."""
+    w.parameter("length", tk.registers.U32, lambda call: call.m * call.k)
+    return OneCta()
+
+
 @pytest.mark.parametrize(
     ("compose", "message"),
     [
         (forgetful, r"'length' does not say how its value follows.*w.parameter\('length', u32, lambda call"),
         (curious, "follows from the address 'z', which this call does not have; it has x, y, out"),
+        (deep, "follows from the number 'k', which this call does not have; it has m"),
     ],
 )
 def test_parameters_say_how_they_bind(compose: Callable[[tk.Writer], Any], message: str) -> None:

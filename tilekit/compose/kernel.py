@@ -28,7 +28,7 @@ from tilekit.kernels.resolve import resolve_target
 from tilekit.runtime.emulated import Work
 from tilekit.runtime.trace import TileTrace
 from tilekit.targets import chip as chip_named
-from tilekit.tiles.call import Call, Schedule, Scratch
+from tilekit.tiles.call import Call, LetteredCall, Schedule, Scratch
 
 if TYPE_CHECKING:
     from tilekit.emulator import LaunchReport
@@ -391,7 +391,7 @@ class ComposedKernel(ArrayKernel):
         """Grid and parameters."""
         m, n, k = arrays.product
         return self.launch(
-            Call(
+            LetteredCall(
                 m=m,
                 n=n,
                 k=k,
