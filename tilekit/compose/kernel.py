@@ -17,6 +17,8 @@ from tilekit.compose.declared import Declared
 from tilekit.compose.example import example_inputs
 from tilekit.compose.explain import explain
 from tilekit.drivers.profiler import PROFILE, TileProfiler
+from tilekit.dtypes import S32
+from tilekit.emulator.core.errors import RaceError
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import ArrayKernel
 from tilekit.kernels.interleavings import Checked, agreeing
@@ -380,10 +382,23 @@ class ComposedKernel(ArrayKernel):
         ArgumentError
             ``TK-COMP-006`` where the results of two interleavings differ, ``TK-COMP-010`` where no thread writes an
             element.
+        tilekit.emulator.EmulatorError
+            For what the emulator faults.
         """
         inputs = self.example(**given)
         outputs = [one.name for one in self.operands if isinstance(one, Output)]
-        return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds, outputs=outputs)
+        try:
+            return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds, outputs=outputs)
+        except RaceError as race:
+            chosen = inputs.keys() - given.keys()
+            indices = [one.name for one in self.operands if one.name in chosen and one.dtype is S32]
+            if indices:
+                asked = ", ".join(f"{name}=..." for name in indices)
+                race.besides.append(
+                    f"the numbers in {', '.join(indices)} are check's own, and may be the same twice: where a kernel "
+                    f"stores by them, pass check({asked})"
+                )
+            raise
 
     # -- what a launch asks -------------------------------------------------------------------------------------------
 
