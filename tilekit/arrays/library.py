@@ -141,6 +141,8 @@ class NewArrays:
 def new_arrays(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:
     """Return the maker of arrays, C-ordered, of this shape and type, of the library and on the device of ``view``.
 
+    NumPy's are NaN (of integers all bits set) where nothing is written; those of other libraries are as memory is.
+
     Device memory comes from the library's own pool in the order of a stream, so an array may be written by work
     launched on that stream at once. For a library known through DLPack or ``__cuda_array_interface__`` alone they are
     CuPy arrays, which :func:`hand_over` turns into the library's own after the launch.
@@ -154,10 +156,16 @@ def new_arrays(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArra
     if view.library == "torch":
         return _new_torch(view, shape, dtype)
     if view.device == "cpu":
-        return NewArrays(
-            functools.partial(np.empty, shape, dtype.numpy), lambda array: int(array.ctypes.data), lambda _: _NO_CONTEXT
-        )
+        make = functools.partial(_unwritten, shape, dtype.numpy)
+        return NewArrays(make, lambda array: int(array.ctypes.data), lambda _: _NO_CONTEXT)
     return _new_cupy(view, shape, dtype)
+
+
+def _unwritten(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """A new array that is NaN, or -1, where nothing is written: what a kernel leaves out is seen."""
+    made = np.empty(shape, dtype)
+    made.reshape(-1).view(np.uint8).fill(0xFF)
+    return made
 
 
 def empty_like_library(view: ArrayView, shape: tuple[int, ...], dtype: DType, stream: int | None = None) -> Any:

@@ -15,6 +15,7 @@ from tilekit.emulator.core.errors import (
     Livelock,
     MemoryFault,
     PtxSyntaxError,
+    RaceError,
     StepBudgetExceeded,
     UnsupportedInstruction,
     Where,
