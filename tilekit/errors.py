@@ -39,6 +39,10 @@ def _rebuild(cls: type[TilekitError], args: tuple[object, ...], state: dict[str,
     return error
 
 
+class FindingWarning(UserWarning):
+    """The emulator found something wrong in a call that ended: its results may be wrong, or others on a GPU."""
+
+
 class ArgumentError(TilekitError, ValueError):
     """An argument of a call is not legal."""
 

@@ -169,6 +169,20 @@ def test_a_file_called_like_ours_is_not_ours(tmp_path: Path) -> None:
         ("mov.u32 ${sum}, ${a};\nbarrier.sync ${b};\n", "own.ptx:10: fragment plus: barrier.sync is no arithmetic"),
         ("add.u32 ${sum}, ${a}, ${b};\nret;\n", "own.ptx:10: fragment plus: ret ends the thread, which the kernel"),
         ("add.u32 ${sum}, ${a}, ${b};\nbra out;\n", "own.ptx:10: fragment plus: "),
+        ("\nadds.u32 ${sum}, ${a}, ${b};\n", "own.ptx:10: fragment plus: opcode 'adds' is not known; the nearest form"),
+        (
+            "{.reg .f32 t;\nadd.u32 ${sum}, t, ${b};\nmov.b32 t, ${a};}\n",
+            "own.ptx:10: fragment plus: add.u32: register t is",
+        ),
+        (
+            "add.u32 ${sum}, ${a};\nmov.u32 ${sum}, ${b};\n",
+            "own.ptx:9: fragment plus: add.u32: the operands (expected",
+        ),
+        ("add.u32 ${sum}, ${a}, 1.0;\nmov.u32 ${sum}, ${b};\n", "own.ptx:9: fragment plus: add.u32: a floating"),
+        (
+            "mov.u32 ${sum}, ${b};\nmov.b64 ${sum}, ${a};\n",
+            "own.ptx:10: fragment plus: register ${a} is .b32, the",
+        ),
     ],
 )
 def test_a_fault_names_file_and_line(tmp_path: Path, body: str, message: str) -> None:

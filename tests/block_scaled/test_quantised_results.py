@@ -16,7 +16,7 @@ from tests.block_scaled.operands import draw, laid_out, without_numbers_behind
 from tilekit.dtypes import BF16, E2M1X2, E4M3, F32
 from tilekit.emulator import EmulatorError
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.errors import ArgumentError, ConfigError
+from tilekit.errors import ArgumentError, ConfigError, FindingWarning
 from tilekit.kernels.block_scaled.quantised import QuantisedSpec
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.picker import candidates
@@ -321,7 +321,7 @@ def test_no_defect_stays_unnoticed(to: str, part: int) -> None:
         views = tuple(one.view(kind.dtype) for one, kind in zip(out, (kinds.values, kinds.scales), strict=True))
         try:
             spoiled.bind(p.a, p.b, *scales, out=views)()
-        except EmulatorError:
+        except (EmulatorError, FindingWarning):
             continue
         clean = all((one[:, width:] == 0xAA).all() for one, width in zip(memory, (size, count), strict=True))
         if clean and all(np.array_equal(a, b) for a, b in zip(out, right, strict=True)):

@@ -18,7 +18,7 @@ from tests.compose.composed import Array, coded, integers, padded, picking, run
 from tilekit.drivers import warp_specialized
 from tilekit.emulator import EmulatorError
 from tilekit.emulator.gcn.kernel import Kernel
-from tilekit.errors import ArgumentError
+from tilekit.errors import ArgumentError, FindingWarning
 from tilekit.kernels.plan import EmulatedPlan
 from tilekit.runtime.resources import GcnResources
 
@@ -78,7 +78,7 @@ def test_loads_run_ahead() -> None:
     d = np.zeros((64, 64), BF16)
     broken = matmul("gfx950", load=tk.BufferToLdsLoader, tile=(64, 64), waves=(4, 2), stages=4)
     broken.__dict__["traced"] = replace(broken.traced, text="\n".join(lines))
-    with pytest.raises((AssertionError, EmulatorError)):
+    with pytest.raises((AssertionError, EmulatorError, FindingWarning)):
         run(broken, {"a": a, "b": b}, {"d": d}, on="emulator")
     run(kernel, {"a": a, "b": b}, {"d": d}, on="emulator")
 

@@ -15,6 +15,7 @@ from composed import BF16, example, integers
 import tilekit.compose as tk
 from tilekit.arrays import ArrayView
 from tilekit.assembly.errors import TraceError
+from tilekit.emulator import RaceError
 from tilekit.errors import ArgumentError, TilekitError
 from tilekit.runtime import driver
 
@@ -235,11 +236,18 @@ def curious(w: tk.Writer) -> Any:
     return OneCta()
 
 
+def deep(w: tk.Writer) -> Any:
+    """Asks for a K, of which the operands have none."""
+    w.parameter("length", tk.registers.U32, lambda call: call.m * call.k)
+    return OneCta()
+
+
 @pytest.mark.parametrize(
     ("compose", "message"),
     [
         (forgetful, r"'length' does not say how its value follows.*w.parameter\('length', u32, lambda call"),
         (curious, "follows from the address 'z', which this call does not have; it has x, y, out"),
+        (deep, "follows from the number 'k', which this call does not have; it has m"),
     ],
 )
 def test_parameters_say_how_they_bind(compose: Callable[[tk.Writer], Any], message: str) -> None:
@@ -463,3 +471,25 @@ def test_checked_on_indices_and_given_arrays() -> None:
     ):
         with pytest.raises(ArgumentError, match=says):
             gather.example(**given)
+
+
+def test_checked_where_it_stores_by_indices() -> None:
+    """Of a race at places that check has chosen, it says so, and what to pass; a permutation has none."""
+
+    @tk.kernel(
+        tk.Input("x", tk.F32, "n"), tk.Input("order", tk.S32, "n"), tk.Output("out", tk.F32, "n"),
+        target="sm_90a", threads=64,
+    )  # fmt: skip
+    def scatter(w: tk.Writer) -> OneCta:
+        """out[order[i]] = x[i]."""
+        starts = [w.parameter(o, tk.registers.GMEM, lambda call, o=o: call.address(o)) for o in ("x", "order", "out")]
+        at = [(start + w.widen_multiply(w.thread(), 4)).retyped(tk.registers.GMEM) for start in starts[:2]]
+        value = w.isa.memory.load_global_scalar(address=at[0])
+        place = w.isa.memory.load_global_u32(address=at[1], valid=w.thread() < 64)
+        target = (starts[2] + w.widen_multiply(place, 4)).retyped(tk.registers.GMEM)
+        w.isa.memory.store_global_f32(address=target, value=value, valid=w.thread() < 64)
+        return OneCta()
+
+    with pytest.raises(RaceError, match=r"order are check's own, .* twice: .*pass check\(order=\.\.\.\)"):
+        scatter.check(n=64)
+    assert scatter.check(order=np.random.default_rng(0).permutation(64).astype(np.int32)).clean

@@ -99,7 +99,7 @@ def product(**given: Any) -> tk.ComposedKernel:
     """A matmul with a component of one's own."""
     operands = tk.Input("a", tk.BF16, "mk"), tk.Input("b", tk.BF16, "nk"), tk.Output("d", tk.BF16, "mn")
 
-    @tk.kernel(*operands, target="sm_90a", threads=PLAN.threads)
+    @tk.kernel(*operands, target="sm_90a", threads=given.get("threads", PLAN.threads))
     def product(w: tk.Writer) -> Any:
         """D = A B^T."""
         cluster = tk.Cluster.read(w, 1, 1)
@@ -109,7 +109,8 @@ def product(**given: Any) -> tk.ComposedKernel:
         load_b = given.get("loader", lambda one: one)(tk.TmaLoader(w, b))
         loader = tk.StandardLoader(w, tk.TmaLoader(w, a), load_b, tiles, cluster)
         sides: dict[str, Any] = {"producers": (LOAD,), "consumers": (MMA,), "cluster": cluster}
-        sync: Any = tk.MbarrierSync(w, "inputs", stages=STAGES, stage_bytes=stage.stage_bytes, **sides)
+        sides |= {"stage_bytes": stage.stage_bytes, **given.get("sides", {})}
+        sync: Any = tk.MbarrierSync(w, "inputs", stages=STAGES, **sides)
         sync = given.get("sync", lambda one: one)(sync)
         k = w.parameter("k", tk.registers.U32, given.get("k", lambda call: call.k))
         raster = tk.RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, k=k, k_block=stage.k)
@@ -132,6 +133,21 @@ def product(**given: Any) -> tk.ComposedKernel:
         return given.get("returned", scheduler)
 
     return product
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ({"threads": PLAN.threads + 128}, "TK-ROLE-003", "roles 256, .* nearest: threads=256"),
+        ({"sides": {"stage_bytes": 8192}}, "TK-PART-001", r"MbarrierSync\(stage_bytes=8192\).*nearest: 16384"),
+        ({"sides": {"producers": (MMA,), "consumers": (LOAD,)}}, "TK-ROLE-004", "role 'load' uses the producers'"),
+    ],
+)
+def test_numbers_and_sides_that_do_not_agree(given: dict[str, Any], code: str, message: str) -> None:
+    """What would wait for ever, or end before its copies do, is refused when the kernel is traced."""
+    with pytest.raises(TilekitError, match=message) as caught:
+        _ = product(**given).assembly
+    assert caught.value.code == code
 
 
 def of(base: type, **members: Any) -> type:

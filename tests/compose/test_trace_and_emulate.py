@@ -13,7 +13,7 @@ import test_blackwell
 import upright
 
 import tilekit.compose as tk
-from tilekit.errors import ArgumentError, TilekitError
+from tilekit.errors import ArgumentError, FindingWarning, TilekitError
 from tilekit.kernels.plan import EmulatedPlan
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -40,7 +40,7 @@ def test_everything_that_shipped_kernels_have(target: str) -> None:
     assert "mma" in kernel.explain()
     assert "<svg" in kernel.explain(html=True)
     assert "svg" in kernel._repr_html_()
-    assert all(report.clean for report in kernel.check(m=72, n=40))
+    assert kernel.check(m=72, n=40).clean
     inputs = kernel.example(m=200, n=136, k=96)
     trace = kernel.trace(**inputs)
     assert trace.unit == "steps"
@@ -123,3 +123,45 @@ def test_words_of_a_launch_name_no_operand(name: Any) -> None:
     """An operand of that name could not be told from the option."""
     with pytest.raises(ArgumentError, match="TK-COMP-001"):
         tk.Input(name, tk.F32, "m")
+
+
+UNWRITTEN = """//! fragment  plus
+//! about     x, and what no instruction has written
+//! in        x  f32
+//! out       y  f32
+//! kind      scalar
+//! target    sm_80  ptx 7.0
+{
+    .reg .f32 t;
+    add.f32   ${y}, t, ${x};
+}
+"""
+
+
+def test_what_is_found_in_a_call_that_ends(tmp_path: Path) -> None:
+    """A call warns of it; a check returns it, and is neither clean nor true; a report has it."""
+    file = tmp_path / "own.ptx"
+    file.write_text(UNWRITTEN)
+
+    class OneCta:
+        def schedule(self, call: tk.Call) -> tk.Schedule:
+            return tk.Schedule(clusters=1, tiles=1)
+
+    @tk.kernel(tk.Input("x", tk.F32, "n"), tk.Output("y", tk.F32, "n"), target="sm_90a", threads=32)
+    def early(w: tk.Writer) -> OneCta:
+        own = w.fragments(file)
+        places = [w.parameter(o, tk.registers.GMEM, lambda call, o=o: call.address(o)) for o in ("x", "y")]
+        x, y = ((place + w.widen_multiply(w.thread(), 4)).retyped(tk.registers.GMEM) for place in places)
+        value = own.plus(x=w.isa.memory.load_global_scalar(address=x))
+        w.isa.memory.store_global_f32(address=y, value=value, valid=w.thread() < 32)
+        return OneCta()
+
+    checked = early.check(n=32)
+    assert isinstance(checked, tuple)
+    assert not checked.clean
+    assert not checked
+    assert repr(checked).count("uninitialised: t") == 1
+    x = np.zeros(32, np.float32)
+    assert not early.emulate(x).clean
+    with pytest.warns(FindingWarning, match=r"early, on the emulator: uninitialised: t\w* is read on line"):
+        early(x)

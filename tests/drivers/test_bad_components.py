@@ -194,7 +194,7 @@ def test_a_role_that_uses_a_ring_of_others() -> None:
 
     with pytest.raises(TraceError, match="TK-ROLE-004") as caught:
         replace(kernel, bodies={"more": fill}).trace(w)
-    for word in ("role 'more'", "mbarrier 'inputs.", "load, mma", ".py:"):
+    for word in ("role 'more'", "side of 'inputs.full'", "declared for load", ".py:"):
         assert word in str(caught.value)
 
 

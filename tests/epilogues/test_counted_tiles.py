@@ -19,7 +19,7 @@ from tilekit.arrays.staging import EmulatedStaging
 from tilekit.dtypes import BF16
 from tilekit.emulator import EmulatorError
 from tilekit.epilogue import column_sum, gelu, row_max, row_sum, silu
-from tilekit.errors import ConfigError
+from tilekit.errors import ConfigError, FindingWarning
 from tilekit.kernels.family_kernel import FamilyKernel
 from tilekit.kernels.matmul.own import OwnComponents
 
@@ -154,7 +154,7 @@ def test_every_step_is_needed(what: str) -> None:
     kernel = broken(kernel_of("one warpgroup", sums), what)
     try:
         right = run(kernel, 1, sums)
-    except EmulatorError:
+    except (EmulatorError, FindingWarning):
         return
     assert not right
 

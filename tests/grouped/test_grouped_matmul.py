@@ -97,6 +97,14 @@ def test_counted_groups(target: str, config: Any) -> None:
     assert np.array_equal(out, expected)
 
 
+def test_rows_of_no_group_are_nan() -> None:
+    """Numbers of rows where ends belong leave rows to no group: a new output shows them."""
+    a, b = np.ones((40, 64), np.float16), np.ones((3, 64, 24), np.float16)
+    found = tilekit.grouped_matmul(a, b, np.array([10, 12, 18], np.int32))
+    assert (found[:18] == 64).all()
+    assert np.isnan(found[18:]).all()
+
+
 def test_an_activation_and_a_new_output() -> None:
     """Without out an array of the right shape comes back; bounds may be a list."""
     rng = np.random.default_rng(1)

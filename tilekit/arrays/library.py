@@ -143,6 +143,8 @@ class NewArrays:
 def new_arrays(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:
     """Return the maker of arrays, C-ordered, of this shape and type, of the library and on the device of ``view``.
 
+    NumPy's are NaN (of integers all bits set) where nothing is written; those of other libraries are as memory is.
+
     Device memory comes from the library's own pool in the order of a stream, so an array may be written by work
     launched on that stream at once. For a library known through DLPack or ``__cuda_array_interface__`` alone they are
     CuPy arrays, which :func:`hand_over` turns into the library's own after the launch.
@@ -156,9 +158,8 @@ def new_arrays(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArra
     if view.library == "torch":
         return _new_torch(view, shape, dtype)
     if view.device == "cpu":
-        return NewArrays(
-            functools.partial(_new_numpy, shape, dtype), lambda array: int(array.ctypes.data), lambda _: _NO_CONTEXT
-        )
+        make = functools.partial(_new_numpy, shape, dtype)
+        return NewArrays(make, lambda array: int(array.ctypes.data), lambda _: _NO_CONTEXT)
     return _new_cupy(view, shape, dtype)
 
 
@@ -184,9 +185,17 @@ def memory_for(what: str, shape: Sequence[int], dtype: DType) -> Iterator[None]:
         ) from None
 
 
+_MOST_FILLED: Final = 1 << 26
+"""Bytes of a new array that is filled at most: the emulator writes no larger one in its time."""
+
+
 def _new_numpy(shape: tuple[int, ...], dtype: DType) -> Any:
+    """A new array that is NaN, or -1, where nothing is written: what a kernel leaves out is seen."""
     with memory_for("a result", shape, dtype):
-        return np.empty(shape, dtype.numpy)
+        made = np.empty(shape, dtype.numpy)
+    if made.nbytes <= _MOST_FILLED:
+        made.reshape(-1).view(np.uint8).fill(0xFF)
+    return made
 
 
 def _new_torch(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:

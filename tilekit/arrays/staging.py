@@ -7,6 +7,7 @@ would refuse of a device array it refuses of this copy too.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -69,6 +70,12 @@ class EmulatedStaging:
         buffer = self.device.buffer(np.concatenate([np.zeros(gap, np.uint8), span]), name)
         self._buffers[view.address] = buffer
         return buffer.address + gap + first
+
+    def protect(self, written: Iterable[ArrayView]) -> None:
+        """Let a kernel write only to these of the arrays uploaded: one that writes to another faults."""
+        addresses = {view.address for view in written}
+        for address, buffer in self._buffers.items():
+            buffer.writable = address in addresses
 
     def scratch(self, name: str, size: int) -> int:
         """Return the address of `size` zero bytes, to be known as `name`."""

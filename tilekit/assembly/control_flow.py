@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import require_symbol
 from tilekit.assembly.provenance import Origin, origin
 from tilekit.assembly.role import Role
 from tilekit.assembly.trace import EndIf, EndLoop, If, Line, Loop, Operation, Scope, Statement
@@ -101,7 +102,13 @@ class ControlFlow:
         Leave it only at its end: a Python ``break`` cannot be traced and is reported when the enclosing scope closes.
         The loop is not to be unrolled: ptxas otherwise unrolls k-loops 4 to 8 times and takes five times as long
         (measured with 13.0.88).
+
+        Raises
+        ------
+        TraceError
+            ``TK-PART-001`` for a name that is no symbol of assembly text.
         """
+        require_symbol("w.range", "name", name)
         uniform = all_uniform(start, stop, step)
         counter = self.new(U32, name, uniform=uniform)
         counter.assign(start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 BASE_ALIGNMENT = 1024
 """Alignment of the first byte: that of the 128-byte swizzle's atom, 8 rows of 128 bytes."""
+
+_NAME = re.compile(r"[\w.-]+")
+_APART = re.compile(r"[^\w.-]+")
+"""What reports cannot tell from what stands behind a name."""
 
 KINDS = ("mbarrier", "tile", "scratch")
 
@@ -174,8 +179,8 @@ class SharedMemory:
         Raises
         ------
         TraceError
-            ``TK-SHARED-001``: a name twice or no text, numbers that are not whole, nothing to reserve, an unknown kind,
-            or an alignment that is no power of two up to `BASE_ALIGNMENT`.
+            ``TK-SHARED-001``: a name twice, or of other than letters, digits, _, - and dots, numbers that are not
+            whole, nothing to reserve, an unknown kind, or an alignment that is no power of two up to `BASE_ALIGNMENT`.
         """
         declared = SharedDeclaration(name, size, count, alignment, kind)
         return self.place(declared, arrive=arrive, wait=wait, arrivals=arrivals)
@@ -201,6 +206,12 @@ class SharedMemory:
             given = ", ".join(f"{word}={number!r}" for word, number in numbers.items())
             raise TraceError(
                 f"shared array {name!r}: {given}; legal: a name that is text, and whole numbers", code="TK-SHARED-001"
+            )
+        if not _NAME.fullmatch(name):
+            close = _APART.sub("_", name).strip("_.") or "x"
+            raise TraceError(
+                f"shared array {name!r}; legal: a name of letters, digits, _, - and dots; nearest: {close!r}",
+                code="TK-SHARED-001",
             )
         if name in self._origins:
             raise TraceError(

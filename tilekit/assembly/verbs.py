@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import FragmentError, TraceError
+from tilekit.assembly.fit import Whole, require_whole
 from tilekit.assembly.provenance import origin
 from tilekit.assembly.types import DSMEM, U32
 
@@ -123,8 +124,10 @@ class Verbs:
         Raises
         ------
         TraceError
-            ``TK-TARGET-003`` for some of the threads, on a chip without named barriers.
+            ``TK-TARGET-003`` for some of the threads, on a chip without named barriers; ``TK-PART-001`` for a barrier
+            or a number of threads that the CTA does not have.
         """
+        self._require_meeting("w.barrier", id, threads)
         if self.target.has("named_barriers"):
             self.isa.barrier.sync(id=id, threads=threads)
         elif threads == self.threads:
@@ -138,11 +141,20 @@ class Verbs:
         Raises
         ------
         TraceError
-            ``TK-TARGET-003`` on a chip without named barriers: to arrive is to wait there.
+            ``TK-TARGET-003`` on a chip without named barriers: to arrive is to wait there; ``TK-PART-001`` as for
+            `barrier`.
         """
+        self._require_meeting("w.barrier_arrive", id, threads)
         if not self.target.has("named_barriers"):
             raise self._lacking("an arrival that does not wait", "named barriers", "w.barrier(...)")
         self.isa.barrier.arrive(id=id, threads=threads)
+
+    def _require_meeting(self, verb: str, barrier: Value | int, threads: int) -> None:
+        """Check that the CTA has a barrier, where that is known, and so many threads, whole warps of them."""
+        if isinstance(barrier, int) and self.target.has("named_barriers"):
+            require_whole(verb, "id", barrier, Whole(0, self.target.named_barriers - 1))
+        if threads != self.threads:
+            require_whole(verb, "threads", threads, Whole(self.lanes, self.threads, self.lanes))
 
     def barrier_shared(self) -> None:
         """Wait for all threads of the CTA; what they wrote to shared memory before can be seen."""

@@ -161,7 +161,14 @@ class Writer(ControlFlow, Verbs):
     # -- registers and text -------------------------------------------------------------------------------------------
 
     def new(self, type_: RegisterType, hint: str, *, uniform: bool) -> Value:
-        """Declare a register of `type_` in the current scope; `hint` becomes part of its name."""
+        """Declare a register of `type_` in the current scope; `hint` becomes part of its name.
+
+        Raises
+        ------
+        TraceError
+            ``TK-PART-001`` for a hint that is no symbol of assembly text.
+        """
+        require_symbol("w.new", "hint", hint)
         name = self._names.new(hint)
         self._scopes[-1].registers.append(Register(name, type_))
         if self._branches:
@@ -169,7 +176,8 @@ class Writer(ControlFlow, Verbs):
         return Value(self, type_, name, uniform=uniform)
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
-        """Declare `count` consecutive registers ``hint0 … hint<count-1>``."""
+        """Declare `count` consecutive registers ``hint0 … hint<count-1>``; hints are those of `new`."""
+        require_symbol("w.tile", "hint", hint)
         name = self._names.prefix(hint, count)
         self._scopes[-1].registers.append(Register(name, type_, count))
         return RegisterTile([Value(self, type_, f"{name}{i}", uniform=False) for i in range(count)])
@@ -181,7 +189,8 @@ class Writer(ControlFlow, Verbs):
         return register
 
     def variable(self, type_: RegisterType, initial: Operand, name: str) -> Value:
-        """Declare a named register that the kernel will `assign` to, holding `initial`."""
+        """Declare a named register that the kernel will `assign` to, holding `initial`; names are as hints of `new`."""
+        require_symbol("w.variable", "name", name)
         register = self.new(type_, name, uniform=not isinstance(initial, Value) or initial.uniform)
         register.assign(initial)
         return register

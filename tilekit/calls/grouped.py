@@ -79,8 +79,8 @@ def grouped_matmul(
         Both or neither: scales of blocks of 8-bit operands, as `tilekit.scaled_matmul` takes them: f32 of shapes
         (M, ⌈K/128⌉), with `counts` (G, R, ⌈K/128⌉), and (G, ⌈N/128⌉, ⌈K/128⌉).
     out
-        (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None. sm_90a and sm_100a write whole
-        16 bytes of a row: N is a multiple of 8 for bf16 and f16, of 4 for f32.
+        (M, N) or (G, R, N); made new if None: uninitialised where nothing is computed, and NaN in NumPy arrays. sm_90a
+        and sm_100a write whole 16 bytes of a row: N is a multiple of 8 for bf16 and f16, of 4 for f32.
     epilogue
         A Python function that `tilekit.epilogue` marks, called with its operands: columns, (N,) or of each group (G, 1,
         N), numbers, and a matrix like the result.

@@ -43,8 +43,9 @@ def emulate(
     arg: Annotated[
         list[str] | None,
         typer.Option(
-            help="An argument, in order: f32[64,64]=random:0, bf16[8]=range, u8[16]=zeros, @file.npy, i32:7, "
-            "map:0,box=64x64,swizzle=128B (a tensor map of argument 0), null."
+            help="An argument, in order: f32[64,64]=random:0, bf16[8]=range, u8[16]=zeros, @file.npy, "
+            "const:f32[8]=ones (not to be written), i32:7, map:0,box=64x64,swizzle=128B (a tensor map of argument 0), "
+            "null."
         ),
     ] = None,
     show: Annotated[list[int] | None, typer.Option("--print", help="Print this argument's buffer afterwards.")] = None,

@@ -6,6 +6,7 @@
 ``bf16[64,64]=range``       0, 1, 2, … in C order
 ``f32[1024]=zeros``         also ``ones``, ``nan``, or any number
 ``@file.npy``               a buffer from a file; ``bf16[64,64]=@file.npy`` converts it
+``const:f32[64]=random``    a buffer, of any of these forms, that the kernel may only read: a store to it is a fault
 ``i32:7``                   a number by value
 ``map:0,box=64x64``         a tensor map of argument 0's buffer, box innermost dimension first; also
                             ``swizzle=128B|64B|32B``, ``dtype=…``, ``oob_fill=nan``
@@ -47,10 +48,11 @@ TYPES: dict[str, np.dtype[Any]] = {
 _FILLS = ("random", "random:SEED", "range", "zeros", "ones", "nan")
 """What an array can be filled with, beside numbers and files."""
 _FORMS = (
-    f"TYPE[SHAPE]={'|'.join(_FILLS)}|NUMBER|@FILE.npy, @FILE.npy, TYPE:NUMBER, "
+    f"TYPE[SHAPE]={'|'.join(_FILLS)}|NUMBER|@FILE.npy, @FILE.npy, const: before these, TYPE:NUMBER, "
     "map:ARGUMENT,box=AxB[,swizzle=128B], or null"
 )
 _BUFFER = re.compile(r"(\w+)\[([\d, ]*)\]=(.+)")
+_READ_ONLY = "const:"
 _SCALAR = re.compile(r"(\w+):(.+)")
 _MAP_OPTIONS = ("box", "swizzle", "dtype", "oob_fill")
 
@@ -76,16 +78,22 @@ def arguments_of(device: Device, texts: Sequence[str]) -> list[Argument]:
             found.append(_tensor_map(device, found, text))
         elif text == "null":
             found.append(None)
-        elif text.startswith("@"):
-            found.append(device.buffer(_loaded(text[1:]), f"argument {index}"))
-        elif match := _BUFFER.fullmatch(text):
-            found.append(device.buffer(_array(text, *match.groups()), f"argument {index}"))
-        elif match := _SCALAR.fullmatch(text):
+        elif (array := _array_of(text.removeprefix(_READ_ONLY))) is not None:
+            found.append(device.buffer(array, f"argument {index}", writable=not text.startswith(_READ_ONLY)))
+        elif (match := _SCALAR.fullmatch(text)) and not text.startswith(_READ_ONLY):
             found.append(_number(text, _dtype(text, match[1]), match[2]))
         else:
             name, _, value = text.partition("=")
             raise _bad(text, _FORMS, f"{name}:{value}" if name in TYPES else None)
     return found
+
+
+def _array_of(text: str) -> np.ndarray[Any, Any] | None:
+    """What a buffer is to hold; None of words for something else."""
+    if text.startswith("@"):
+        return _loaded(text[1:])
+    match = _BUFFER.fullmatch(text)
+    return None if match is None else _array(text, *match.groups())
 
 
 def _dtype(text: str, name: str) -> np.dtype[Any]:

@@ -161,7 +161,7 @@ def run(kernel: str, call: CallOptions, *, batch: int | None, device: str, seed:
         start = time.perf_counter()
         reports = found.check(seeds=range(seed, seed + SEEDS), **extents)
         seconds = time.perf_counter() - start
-    clean = all(report.clean for report in reports)
+    clean = reports.clean
     facts: dict[str, Any] = {
         "kernel": found.name,
         "device": f"emulator of {found.target.name}",

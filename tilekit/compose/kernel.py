@@ -18,9 +18,11 @@ from tilekit.compose.declared import Declared
 from tilekit.compose.example import example_inputs
 from tilekit.compose.explain import explain
 from tilekit.drivers.profiler import PROFILE, TileProfiler
+from tilekit.dtypes import S32
+from tilekit.emulator.core.errors import RaceError
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import ArrayKernel
-from tilekit.kernels.interleavings import agreeing
+from tilekit.kernels.interleavings import Checked, agreeing
 from tilekit.kernels.launch import Launch, require_value
 from tilekit.kernels.operands import Arrays, Operand, Output, check_operands, read_arrays
 from tilekit.kernels.picture import Shown
@@ -29,7 +31,7 @@ from tilekit.kernels.resolve import resolve_target
 from tilekit.runtime.emulated import Work
 from tilekit.runtime.trace import TileTrace
 from tilekit.targets import chip as chip_named
-from tilekit.tiles.call import Call, Schedule, Scratch
+from tilekit.tiles.call import Call, LetteredCall, Schedule, Scratch
 
 if TYPE_CHECKING:
     from tilekit.emulator import LaunchReport
@@ -361,7 +363,7 @@ class ComposedKernel(ArrayKernel):
         """
         return example_inputs(self.operands, seed, given)
 
-    def check(self, *, seeds: Sequence[int] = (0, 1, 2), **given: Any) -> tuple[Any, ...]:
+    def check(self, *, seeds: Sequence[int] = (0, 1, 2), **given: Any) -> Checked:
         """Run the kernel on the emulator, under several interleavings, on small whole numbers.
 
         Parameters
@@ -373,18 +375,32 @@ class ComposedKernel(ArrayKernel):
 
         Returns
         -------
-        tuple
-            What the emulator reported of each run.
+        Checked
+            What the emulator reported of each run, a tuple. Findings are not raised: ``clean`` is whether there are
+            none, and so is the truth of the result, for ``assert kernel.check()``.
 
         Raises
         ------
         ArgumentError
             ``TK-COMP-006`` where the results of two interleavings differ, ``TK-COMP-010`` where no thread writes an
             element.
+        tilekit.emulator.EmulatorError
+            For what the emulator faults.
         """
         inputs = self.example(**given)
         outputs = [one.name for one in self.operands if isinstance(one, Output)]
-        return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds, outputs=outputs)
+        try:
+            return agreeing(self.name, lambda seed: self.bind(**inputs, seed=seed), seeds, outputs=outputs)
+        except RaceError as race:
+            chosen = inputs.keys() - given.keys()
+            indices = [one.name for one in self.operands if one.name in chosen and one.dtype is S32]
+            if indices:
+                asked = ", ".join(f"{name}=..." for name in indices)
+                race.besides.append(
+                    f"the numbers in {', '.join(indices)} are check's own, and may be the same twice: where a kernel "
+                    f"stores by them, pass check({asked})"
+                )
+            raise
 
     # -- what a launch asks -------------------------------------------------------------------------------------------
 
@@ -392,7 +408,7 @@ class ComposedKernel(ArrayKernel):
         """Grid and parameters."""
         m, n, k = arrays.product
         return self.launch(
-            Call(
+            LetteredCall(
                 m=m,
                 n=n,
                 k=k,

@@ -191,7 +191,7 @@ class WarpSpecialized:
     ------
     TraceError
         ``TK-FIT-001`` for a component that does not offer what its protocol asks for, ``TK-PART-001`` for components
-        that do not speak of the same tiles.
+        that do not speak of the same tiles, or whose ring expects other bytes than the loaders bring.
     """
 
     warps: WarpPlan
@@ -223,6 +223,11 @@ class WarpSpecialized:
             scheduler=self.scheduler,
             epilogue=self.epilogue,
         )
+        sync = self.inputs.sync
+        brought, expected = getattr(self.loader, "brings", None), getattr(sync, "stage_bytes", None)
+        if None not in (brought, expected) and brought != expected:
+            legal = f"{brought}, what {type(self.loader).__name__}'s copies bring to a stage"
+            raise illegal(type(sync).__name__, "stage_bytes", expected, legal, brought)
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""

@@ -24,6 +24,7 @@ from tilekit.tensor.draw import embedded
 from tilekit.tiles.call import Call, Schedule
 
 if TYPE_CHECKING:
+    from tilekit.kernels.interleavings import Checked
     from tilekit.kernels.plan import Plan
     from tilekit.runtime.hip_launch import HipKernel
 
@@ -261,5 +262,5 @@ class ArrayKernel(AssembledKernel):
         """Check the arrays once and prepare the launch; calling the result launches it."""
 
     @abstractmethod
-    def check(self, *arrays: Any, **keywords: Any) -> tuple[Any, ...]:
+    def check(self, *arrays: Any, **keywords: Any) -> Checked:
         """Run the kernel on the emulator, under several interleavings, whose results must agree."""

@@ -11,7 +11,7 @@ from tilekit.assembly.writer import Parameter, Role
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import ArrayKernel
-from tilekit.kernels.interleavings import agreeing
+from tilekit.kernels.interleavings import Checked, agreeing
 from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, EmulatorKeywords, Plan, plan_for, require_device
 from tilekit.targets import Target
@@ -193,7 +193,7 @@ class FamilyKernel(ArrayKernel):
             return Plan(bound)
         return plan_for(self, bound, call.device, emulator)
 
-    def check(self, *arrays: Any, seeds: Sequence[int] = (0, 1, 2), **keywords: Any) -> tuple[Any, ...]:
+    def check(self, *arrays: Any, seeds: Sequence[int] = (0, 1, 2), **keywords: Any) -> Checked:
         """Run the kernel on the emulator, under several interleavings, whose results must agree to the bit.
 
         Parameters
@@ -205,8 +205,9 @@ class FamilyKernel(ArrayKernel):
 
         Returns
         -------
-        tuple
-            What the emulator reported of each run.
+        Checked
+            What the emulator reported of each run, a tuple. Findings are not raised: ``clean`` is whether there are
+            none, and so is the truth of the result, for ``assert kernel.check()``.
 
         Raises
         ------

@@ -13,12 +13,20 @@ from tilekit.kernels.plan import EmulatedPlan, Plan
 
 
 class Checked(tuple[Any, ...]):
-    """What the emulator reported of each run of a `check`, in whose results all of them agree."""
+    """What the emulator reported of each run of a `check`, whose results agree; true where it is clean."""
 
     __slots__ = ()
 
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found in any run."""
+        return all(report.clean for report in self)
+
+    def __bool__(self) -> bool:
+        return self.clean
+
     def __repr__(self) -> str:
-        found = [str(report) for report in self if not report.clean]
+        found = dict.fromkeys(str(finding) for report in self for finding in report.findings)
         return f"<{len(self)} interleavings with the same results; {'; '.join(found) or 'nothing found'}>"
 
 
@@ -55,7 +63,7 @@ def agreeing(
             )
         made = plan.out if isinstance(plan.out, tuple) else (plan.out,)
         untouched.mark(made)
-        plan()
+        reports.append(plan.emulate())
         untouched.look(made)
         digest = sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in made)).hexdigest()
         if first and digest != first:
@@ -66,7 +74,6 @@ def agreeing(
                 code="TK-COMP-006",
             )
         first = digest
-        reports.append(plan.report)
     return Checked(reports)
 
 

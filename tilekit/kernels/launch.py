@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tilekit.assembly.types import F32, GMEM, MAP, U32, RegisterType
@@ -53,7 +53,7 @@ def bind_parameters(parameters: Sequence[Parameter], schedule: Callable[[Call], 
         name = getattr(schedule, "__qualname__", "schedule")
         said = f"{name} returned {shown(covers)}; legal: a Schedule, of clusters and tiles"
         raise ArgumentError(said, code="TK-COMP-004")
-    call = replace(call, schedule=covers)
+    call = call.covered(covers)
     return Launch(call.ctas, tuple(_value(parameter, call) for parameter in parameters), call.schedule.tiles)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tilekit.annotations import call_checked
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place, view_of
 from tilekit.dtypes import U8, DType, as_dtype
@@ -193,9 +191,7 @@ def read_arrays(kernel: str, operands: Sequence[Operand], arrays: Sequence[Any],
                 code="TK-COMP-003",
             )
         if operand.name not in views:
-            made = given[operand.name] = empty_like_library(inputs[0][1], shape, operand.dtype)
-            if isinstance(made, np.ndarray):
-                made.reshape(-1).view(np.uint8).fill(0xFF)  # NaN, where no thread writes
+            given[operand.name] = empty_like_library(inputs[0][1], shape, operand.dtype)
             views[operand.name] = view_of(given[operand.name], operand.name)
         _check_view(operand, views[operand.name], extents)
         output = replace(views[operand.name], dtype=operand.dtype)  # bytes are what the declaration says

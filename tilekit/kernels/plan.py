@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from tilekit.annotations import call_checked
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, HipStaging, Staging
 from tilekit.drivers.profiler import PROFILE, TileProfiler
-from tilekit.errors import ArgumentError, CallError
+from tilekit.errors import ArgumentError, CallError, FindingWarning
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
 from tilekit.runtime.emulated import EmulatedLaunch, EmulatedModule, Work, launch_label, noted
@@ -258,10 +259,13 @@ class EmulatedPlan(HostPlan):
 
     def _run(self) -> None:
         works = noted()
-        if works is None:
-            self.emulate()
-        else:
+        if works is not None:
             works.append(self._work()[1])
+            return
+        report = self.emulate()
+        if not report.clean:
+            found = "\n".join(map(str, report.findings))
+            warnings.warn(f"{self._kernel.name}, on the emulator: {found}", FindingWarning, stacklevel=3)
 
     def _work(self) -> tuple[str, Work]:
         """What a launch is called, and what it does; nothing is copied, but copies are aligned as the arrays are."""
@@ -313,6 +317,7 @@ class EmulatedPlan(HostPlan):
         kernel = self._kernel
         staging = EmulatedStaging(self._device())
         launch = self._launch(staging, self._resident(staging.device))
+        staging.protect(self._bound.views[name] for name in self._bound.outputs)
         return staging, EmulatedModule(staging.device, kernel.assembly).kernel(kernel.name).prepare(
             kernel.launch_config(launch.grid),
             launch.parameters,

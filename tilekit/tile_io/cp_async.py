@@ -87,6 +87,9 @@ class CpAsyncLoader:
     prefetches = False
     """Threads bring nothing into L2 ahead of time."""
 
+    brings = 0
+    """Bytes that the copy engine brings to a stage: threads copy."""
+
     def prefetch(self, w: Writer) -> None:
         """Nothing to prefetch: there is no tensor map."""
 

@@ -101,6 +101,13 @@ class PayloadLoader:
         sides = ((loader.name, said(loader, "side", "first")) for loader in self._loaders)
         return {name: side for name, side in sides if side in get_args(Side)}
 
+    @property
+    def brings(self) -> int | None:
+        """Bytes that the copy engine brings to a stage; None where a loader does not say (`TmaLoader.brings`)."""
+        brought = [getattr(loader, "brings", None) for loader in self._loaders]
+        known = [each for each in brought if each is not None]
+        return sum(known) if len(known) == len(brought) else None
+
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
         for loader in self._loaders:
@@ -299,6 +306,11 @@ class AlongRows:
     def prefetches(self) -> bool:
         """Whether its copies can bring a tile into L2 alone."""
         return self.loader.prefetches
+
+    @property
+    def brings(self) -> int | None:
+        """Bytes that the copy engine brings to a stage; None where the loader does not say."""
+        return getattr(self.loader, "brings", None)
 
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""

@@ -163,6 +163,11 @@ class TmaLoader:
     """Its copies can bring a tile into L2 alone."""
 
     @property
+    def brings(self) -> int:
+        """Bytes that it brings to a stage, in all CTAs that share the tile."""
+        return self.tile.transfer_bytes
+
+    @property
     def fragment(self) -> str:
         """What starts a copy, but for multicast, a policy and pairs."""
         return "load_3d" if self.batched else "load_2d"

@@ -126,8 +126,18 @@ class Warpgroup:
 
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
-        """Work it out once."""
+        """Work it out once.
+
+        Raises
+        ------
+        TraceError
+            ``TK-PART-001`` for a role whose first warp is not the first of a warpgroup.
+        """
         waves = role.matrix_waves or w.target.matrix_waves
+        if role.warps.start % waves:
+            first = -(-role.warps.start // waves) * waves
+            legal = f"a range from a multiple of {waves} on, where a warpgroup begins; {role.name!r} has warpgroups"
+            raise illegal("Role", "warps", role.warps, legal, range(first, first + len(role.warps)))
         thread = w.thread() & (waves * w.lanes - 1)
         member = warp - role.warps.start
         if len(role.warps) == waves:

@@ -112,7 +112,14 @@ class MbarrierSync:
             w.ptx.mbarrier.fence_init()
 
     def producer(self, w: Writer) -> ProducerSync:
-        """One arrival on `full`: with the bytes to expect, or when a warp has written its part."""
+        """One arrival on `full`: with the bytes to expect, or when a warp has written its part.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-004`` in a role that is none of the producers.
+        """
+        w.require_role(self.full.arrive, f"the producers' side of {self.full.name!r}")
         if self.filled_by == "threads":
             return ThreadProducer(w, self)
         if self.released_by == "commit" and self.cluster.is_leader is not None:
@@ -120,7 +127,14 @@ class MbarrierSync:
         return EngineProducer(self)
 
     def consumer(self, w: Writer) -> ConsumerSync:
-        """Waits for `full`, and arrivals on `empty`: a warp's, or those of a commit."""
+        """Waits for `full`, and arrivals on `empty`: a warp's, or those of a commit.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-004`` in a role that is none of the consumers.
+        """
+        w.require_role(self.full.wait, f"the consumers' side of {self.full.name!r}")
         return CommitConsumer(w, self) if self.released_by == "commit" else ArriveConsumer(w, self)
 
 

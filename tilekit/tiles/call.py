@@ -9,8 +9,9 @@ A component that declares a kernel parameter says here how its value follows fro
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
@@ -164,6 +165,12 @@ class Call:
         """CTAs of the launch."""
         return self.schedule.clusters * self.cluster_size
 
+    def covered(self, schedule: Schedule) -> Self:
+        """The same call, of which it is known how a launch covers the output."""
+        call = copy(self)
+        object.__setattr__(call, "schedule", schedule)
+        return call
+
     def once(self, owner: Hashable, make: Callable[[], _Made]) -> _Made:
         """What `make` returns, made at the first of `owner`'s requests: several parameters may follow from it."""
         if owner not in self._made:
@@ -180,6 +187,21 @@ class Call:
                 code="TK-PAR-003",
             )
         return known[name]
+
+
+@dataclass(frozen=True)
+class LetteredCall(Call):
+    """A call of operands whose extents have letters: it has an m, n or k where `numbers` has that letter."""
+
+    def __post_init__(self) -> None:
+        for letter in ("m", "n", "k"):
+            if letter not in self.numbers:
+                object.__delattr__(self, letter)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("m", "n", "k"):
+            return self.number(name)  # which says that there is none
+        raise AttributeError(name)
 
 
 def fits(what: str, value: int, bits: int = 32, code: str = "TK-MM-015") -> int:

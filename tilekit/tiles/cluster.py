@@ -167,7 +167,19 @@ class Cluster:
         return result
 
     def sync(self, w: Writer, threads: int) -> None:
-        """Wait for every thread of the cluster; for the `threads` of the CTA where it is alone."""
+        """Wait for every thread of the cluster; for the `threads` of the CTA where it is alone.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-003`` where the kernel has more threads than that: those of no role.
+        """
+        if threads < w.threads:
+            raise TraceError(
+                f"the kernel has {w.threads} threads, and its roles {threads}, which wait for each other: what the "
+                f"others do, no role says; nearest: threads={threads}",
+                code="TK-ROLE-003",
+            )
         if self.size > 1:
             w.cluster_arrive()
             w.cluster_wait()

@@ -15,6 +15,7 @@ from tilekit.emulator.core.errors import (
     Livelock,
     MemoryFault,
     PtxSyntaxError,
+    RaceError,
     StepBudgetExceeded,
     UnsupportedInstruction,
     Where,
@@ -226,3 +227,15 @@ def test_fault_shows_what_was_found_before_it() -> None:
         "    missing edge: one",
     ]
     assert error.details["findings"] == list(findings)
+
+
+def test_a_fault_spells_out_a_few_findings() -> None:
+    """Of many it says how many more there are; its details have all of them."""
+    findings = Findings(explain)
+    for index in range(9):
+        findings.add(Finding("race", f"inputs.a[{index}]"))
+    with pytest.raises(RaceError) as caught:
+        findings.raise_races()
+    assert str(caught.value).count("inputs.a[") == 4
+    assert str(caught.value).splitlines()[-1] == "  and 5 more, in details['findings']"
+    assert len(caught.value.details["findings"]) == 9

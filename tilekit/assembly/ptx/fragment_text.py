@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tilekit.assembly.dialect import HOLE, TextFault
 from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type
 from tilekit.assembly.types import RegisterType
-from tilekit.emulator.core.errors import EmulatorError, TextError
+from tilekit.emulator.core.errors import EmulatorError, TextError, UnsupportedInstruction
 from tilekit.emulator.ptx.language.lexer import Token, tokenize
-from tilekit.emulator.ptx.language.syntax import Instruction
+from tilekit.emulator.ptx.language.syntax import Function, Instruction
 from tilekit.targets import DEFAULT
 
 _SPACES = (".reg", ".local", ".shared", ".param", ".global", ".const")
@@ -84,6 +84,9 @@ def check_text(
 ) -> None:
     """Check that the text is PTX in which every name is an operand or declared, and that it does what it says.
 
+    An instruction is one of the emulator's table, known there to be run or to be another chip's. Where a build-time
+    operand or a list of any length is part of it, its opcode alone is looked at.
+
     Parameters
     ----------
     lines
@@ -123,10 +126,63 @@ def check_text(
             raise TextFault(f"the text ends in the middle: {error.message}", len(body)) from error
         raise TextFault(error.message, max(line, 1)) from error
     read_only = {f"_{name}_{end}": name for name in kept for end in ("", *range(operands[name][1] or 2))}
-    for instruction in function.instructions[:-1]:
-        _check_instruction(instruction, instruction.line - len(head), read_only, kind)
+    open_ = {*words, *(name for name, (_, length) in operands.items() if length == 0)}
+    try:
+        known = True
+        for instruction in function.instructions[:-1]:
+            line = instruction.line - len(head)
+            end = next((number for number in range(line - 1, len(lines)) if ";" in lines[number]), len(lines))
+            holes = {hole[1] for hole in HOLE.finditer("\n".join(lines[line - 1 : end + 1]))}
+            _check_instruction(instruction, line, read_only, kind)
+            known &= _has_form(instruction, decided=not holes & open_)
+        if known and not open_:
+            _check_widths(function)
+    except UnsupportedInstruction as error:
+        said = "; ".join(filter(None, (error.message.partition(", in: ")[0], error.hint)))
+        said = _REGISTER.sub(lambda register: f"${{{register[1]}}}", said)
+        raise TextFault(said, (error.line or 0) - len(head)) from error
 
 
+def _has_form(instruction: Instruction, *, decided: bool) -> bool:
+    """Whether the emulator runs an instruction as it stands; `decided` where nothing of it is a call's to choose.
+
+    Raises
+    ------
+    UnsupportedInstruction
+        Where there is no such opcode or, of what is decided, no such form.
+    """
+    from tilekit.emulator.ptx.language.forms import TABLE, decode
+    from tilekit.emulator.ptx.ops import table  # noqa: F401  what forms there are
+
+    try:
+        decode(instruction, 0)
+    except UnsupportedInstruction as error:
+        if error.details.get("refusal") or (instruction.opcode in TABLE and not decided):
+            return False
+        raise
+    return True
+
+
+def _check_widths(function: Function) -> None:
+    """Make the emulator's code of a text, which looks at how wide and how many its registers are.
+
+    Raises
+    ------
+    UnsupportedInstruction
+        For the first that does not fit.
+    """
+    from tilekit.emulator.ptx.chips import CHIPS
+    from tilekit.emulator.ptx.compiler.program import Program
+    from tilekit.emulator.ptx.language.forms import decode
+
+    code = [decode(instruction, index) for index, instruction in enumerate(function.instructions)]
+    program = Program(function, code, CHIPS[DEFAULT.name], {}, aligned_warps=True)
+    for index in range(len(program.flow.blocks)):
+        program.compile_block(index, masked=False)
+
+
+_REGISTER = re.compile(r"\b_(\w+?)_\d*\b")
+"""A register that stands for an operand; see `check_text`."""
 _LEAVES = ("ret", "exit")
 _REACHES = frozenset(
     {"ld", "ldu", "st", "atom", "red", "cp", "prefetch", "ldmatrix", "stmatrix", "multimem"}
@@ -136,7 +192,7 @@ _REACHES = frozenset(
 
 
 def _check_instruction(instruction: Instruction, line: int, kept: Mapping[str, str], kind: str) -> None:
-    """Check what one instruction does; one that the emulator does not know may do anything."""
+    """Check what one instruction does, as far as the emulator knows it."""
     if instruction.opcode in _LEAVES:
         raise TextFault(
             f"{instruction.opcode} ends the thread, which the kernel goes on with; nearest: a branch to a label at the "

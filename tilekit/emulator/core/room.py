@@ -300,9 +300,9 @@ class Device:
             """
 
     @checked
-    def buffer(self, array: Any, name: str = "") -> Buffer:
-        """Copy an array to the device."""
-        return Buffer(self.memory, as_array(array), name or "a buffer")
+    def buffer(self, array: Any, name: str = "", *, writable: bool = True) -> Buffer:
+        """Copy an array to the device; a kernel that writes to what is not `writable` faults."""
+        return Buffer(self.memory, as_array(array), name or "a buffer", writable=writable)
 
 
 def _chosen(target: object, known: Mapping[str, _T]) -> _T:

@@ -88,7 +88,7 @@ def _encode(device: Device, name: str, value: Any, size: int | None, uploads: Up
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise LaunchError.argument(name, value, "an array of numbers, and none of objects")
-        buffer = device.buffer(value, name=name)
+        buffer = device.buffer(value, name=name, writable=value.flags.writeable)
         uploads.append((value, buffer))
         value = buffer
     if value is None:

@@ -411,7 +411,7 @@ class Kernel(room.Kernel):
         """The memory that the grid ahead still uses."""
         memory = self.module.device.memory
         if isinstance(given, bool):
-            return [allocation for allocation in memory.allocations() if allocation.writable] if given else []
+            return [allocation for allocation in memory.allocations() if allocation.space == "global"] if given else []
         uploaded = {id(array): buffer for array, buffer in uploads}
         found = []
         for index, value in enumerate(given):
@@ -435,7 +435,7 @@ class Kernel(room.Kernel):
             if isinstance(value, np.ndarray):
                 if value.dtype.hasobject:
                     raise LaunchError.argument(f"args[{index}]", value, "an array of numbers, and none of objects")
-                buffer = self.module.device.buffer(value, name=parameter.name)
+                buffer = self.module.device.buffer(value, name=parameter.name, writable=value.flags.writeable)
                 uploads.append((value, buffer))
                 value = buffer
             data = encode(index, value, parameter)

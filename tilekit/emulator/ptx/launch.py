@@ -224,7 +224,7 @@ class Launch:
 
     def _shadow_global(self) -> None:
         for allocation in self.memory.allocations():
-            if allocation.writable:
+            if allocation.writable or allocation in self._prerequisite:  # reads alone do not race
                 self.watch(allocation)
 
     def watch(self, allocation: Allocation) -> None:

@@ -169,6 +169,7 @@ class Module(room.Module):
             allocation = self.device.memory.allocate(
                 max(variable.size, 1), variable.name, align=max(variable.align, 16)
             )
+            allocation.space = variable.space
             allocation.writable = variable.space == "global"
             image = np.frombuffer(variable.image, np.uint8)
             allocation.data[: len(image)] = image

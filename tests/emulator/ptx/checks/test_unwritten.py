@@ -83,6 +83,26 @@ def test_addresses_and_barriers() -> None:
     assert "by warp 1 of CTA 0" in found[0]
 
 
+PRODUCTS = """
+    .reg .f32 c<4>;
+    mov.u32 z, 0;
+    {first}
+again:
+    mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {{c0, c1, c2, c3}}, {{t, t}}, {{t}}, {{c0, c1, c2, c3}};
+    add.u32 z, z, 1;
+    setp.lt.u32 q, z, 2;
+    @q bra again;
+"""
+
+
+def test_products_added_to_nothing() -> None:
+    """What a warp's product is added to is reported where nothing wrote it, also where the loop adds to it later."""
+    zeros = [f"mov.f32 c{n}, 0f00000000;" for n in range(4)]
+    (text,) = messages(PRODUCTS.format(first=" ".join(zeros[:3])))
+    assert text.startswith("uninitialised: c3 is added to by a matrix product on line")
+    assert messages(PRODUCTS.format(first=" ".join(zeros))) == []
+
+
 CLEAN = {
     "read under the predicate of the write": (*SOME_PATHS, "@p st.global.b32 [at], x;"),
     "computed with, and stored under the predicate": (*SOME_PATHS, "add.u32 z, x, 1;", "@p st.global.b32 [at], z;"),

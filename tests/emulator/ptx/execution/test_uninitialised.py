@@ -1,4 +1,4 @@
-"""Reads of shared memory that no thread wrote are findings, by name."""
+"""Reads of shared memory, and of accumulators, that nothing wrote are findings, by name."""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ def test_wgmma_operand_that_no_copy_filled() -> None:
     text = gemm_text().replace("add.u32 %a, %a, 512;", "add.u32 %a, %a, 1536;")
     _, _, report = run(text, 64, 64, 64)
     assert any("wgmma's B reads" in finding.message for finding in report.findings)
+
+
+def test_wgmma_onto_accumulators_that_nothing_wrote() -> None:
+    """The GEMM's first product adds to registers as they were made: one finding, which names one of them."""
+    text = gemm_text().replace("setp.ne.u32 %more, %k, 0;", "setp.eq.u32 %more, 0, 0;")
+    assert text != gemm_text()
+    found, _, report = run(text, 64, 64, 128)
+    assert [finding.kind for finding in report.findings] == ["uninitialised"]
+    assert "wgmma adds to %d0, which nothing has written" in report.findings[0].message
+    assert np.isnan(found.astype(np.float32)).all()

@@ -99,9 +99,17 @@ def test_scalars_and_maps():
     assert (tensor.map.dims, tensor.map.box) == ((128, 64), (64, 32))
 
 
+def test_buffers_that_may_only_be_read():
+    """Words with const: before them are buffers like others, but that no kernel may write."""
+    one, other = arguments_of(Device(), ["const:f32[4]=range", "f32[4]=range"])
+    assert one.read().tolist() == other.read().tolist()
+    assert (one.writable, other.writable) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
+        ("const:f32:1", "const: before these"),
         ("fp32[4]=ones", "nearest legal: 'f32[4]=ones'"),
         ("f32[4]=once", "nearest legal: 'f32[4]=ones'"),
         ("u32=6", "nearest legal: 'u32:6'"),

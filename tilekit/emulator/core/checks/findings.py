@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Protocol
@@ -158,7 +158,7 @@ class Findings:
         found = self._without_echoes()
         if found:
             error.details["findings"] = found
-            error.besides = ["found before that:", *map(str, found)]
+            error.besides = _listed("found before that:", found)
         error.table = "\n".join(filter(None, [error.table, *self._waits_not_repeated()]))
 
     def _waits_not_repeated(self) -> list[str]:
@@ -200,8 +200,18 @@ class Findings:
                 table="\n".join([*first.lines, *self._waits_not_repeated()]),
                 details={"findings": [first, *rest]},
             )
-            error.besides = ["found besides:", *map(str, rest)] if rest else []
+            error.besides = _listed("found besides:", rest) if rest else []
             raise error
+
+
+_SHOWN = 3
+"""Further findings that an error spells out: of a mistake that many instructions show, a few tell enough."""
+
+
+def _listed(head: str, found: Sequence[Finding]) -> list[str]:
+    """What stands below an error: some of what else was found, and how much more there is."""
+    more = len(found) - _SHOWN
+    return [head, *map(str, found[:_SHOWN]), *([f"and {more} more, in details['findings']"] if more > 0 else [])]
 
 
 def _lines_of(race: Race) -> frozenset[int]:

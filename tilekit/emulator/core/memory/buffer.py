@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,16 +23,28 @@ class Buffer:
         Generic address of its first byte, a multiple of 256.
     dtype, shape
         Of the array; C order.
+    writable
+        Whether kernels may write to it: where not, one that does faults.
     """
 
-    def __init__(self, memory: GlobalMemory, array: npt.NDArray[Any], name: str) -> None:
+    def __init__(self, memory: GlobalMemory, array: npt.NDArray[Any], name: str, *, writable: bool = True) -> None:
         self._memory = memory
         self.dtype = array.dtype
         self.shape = array.shape
         self.nbytes = array.nbytes
         self._allocation = memory.allocate(array.nbytes, name)
         self.address = self._allocation.start
+        self.writable = writable
         self.write(array)
+
+    @property
+    def writable(self) -> bool:
+        """Whether kernels may write to it; the host may at any time."""
+        return self._allocation.writable
+
+    @writable.setter
+    def writable(self, writable: bool) -> None:
+        self._allocation.writable = writable
 
     def read(self) -> npt.NDArray[Any]:
         """A copy of the contents."""
@@ -76,21 +87,8 @@ Uploads = list[tuple[npt.NDArray[Any], Buffer]]
 
 
 def download(uploads: Uploads) -> None:
-    """Bring uploaded arrays up to date and free their buffers.
-
-    Raises
-    ------
-    LaunchError
-        If the kernel has written to the copy of a read-only array.
-    """
-    lost = []
+    """Bring uploaded arrays up to date and free their buffers."""
     for array, buffer in uploads:
-        contents = buffer.read()
-        if array.flags.writeable:
-            array[...] = contents
-        elif contents.tobytes() != array.tobytes():
-            lost.append(buffer._allocation.name)
+        if buffer.writable:
+            array[...] = buffer.read()
         buffer.free()
-    if lost and sys.exception() is None:  # a fault of the kernel is what is to be told
-        legal = "arrays that can be written, of what the kernel writes"
-        raise LaunchError.argument("args", f"read-only: {', '.join(lost)}", legal)

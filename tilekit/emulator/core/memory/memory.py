@@ -46,6 +46,8 @@ class Allocation:
         The bytes, padded to a multiple of 16.
     views
         The same bytes by element size: 1, 2, 4 and 8 bytes, unsigned.
+    writable
+        Whether kernels may write to it.
     poisoned
         Whether it started as poison, so that a read of unwritten memory is noticed.
     barriers

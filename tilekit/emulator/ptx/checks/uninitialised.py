@@ -1,4 +1,6 @@
-"""Reads of shared memory that no thread wrote: fresh memory holds a pattern, and a read that returns it is reported.
+"""Reads of shared memory, and of accumulators of wgmma, that nothing wrote.
+
+Fresh ones hold a pattern, and a read that returns it is reported.
 
 It is a finding, not a fault: a kernel may load more than it uses. What such a value reaches is a NaN or a wild address,
 so what does use it shows.
@@ -6,6 +8,7 @@ so what does use it shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +46,26 @@ def check_operand(warp: Warp, memory: Allocation, extents: Array, instruction: I
         if np.count_nonzero(hits):
             report(warp, memory, low + 4 * int(np.argmax(hits)), instruction, unit)
             return
+
+
+def check_accumulators(
+    warp: Warp, cells: npt.NDArray[np.uint32], rows: slice | Sequence[int], instruction: Instruction
+) -> None:
+    """Report the first of a warpgroup's accumulators, uint32[rows, 128], that wgmma adds to as they were made."""
+    hits = cells == POISON
+    if np.count_nonzero(hits):
+        first = int(np.argmax(hits.any(axis=1)))
+        row = rows.start + first if isinstance(rows, slice) else rows[first]
+        name = warp.program.registers[warp.program.tile_registers[row]].name
+        warp.cta.launch.findings.add(
+            Finding(
+                "uninitialised",
+                f"wgmma adds to {name}, which nothing has written, on line {instruction.line}",
+                (f"of {warp.actor} of CTA {warp.cta.rank} and its warpgroup, at {describe(instruction)}",),
+                "let the first product overwrite its accumulators (scale-d false), or write zeros to them",
+                Where(warp.program.name, warp.actor, instruction),
+            )
+        )
 
 
 def report(warp: Warp, memory: Allocation, offset: int, instruction: Instruction, unit: str) -> None:

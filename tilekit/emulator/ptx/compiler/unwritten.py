@@ -2,8 +2,8 @@
 
 The text decides which reads may come too early. A read that no path has written for is reported when it is executed.
 One that only some paths have not written for is watched where it matters: as an address, as what is stored, as a
-predicate, as the operand of a barrier. Arithmetic on such a value is left alone, since compilers compute with what they
-never use.
+predicate, as the operand of a barrier, as what a warp's matrix product is added to. Other arithmetic on such a value is
+left alone, since compilers compute with what they never use.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Mask = npt.NDArray[np.bool_]
 
 _STORES = ("st", "atom", "red")
+_PRODUCTS = ("mma", "wmma")
+_ADDEND = 3
+"""Place of C among the operands of a warp's product; what else these opcodes do has fewer."""
 _BARRIERS = ("mbarrier", "bar", "barrier")
 
 
@@ -58,8 +61,8 @@ class Read:
 def unwritten_reads(code: Sequence[Decoded], flow: ControlFlow, count: int) -> Iterator[Read]:
     """Every such read of ``count`` registers, in the order of the blocks.
 
-    Accumulators of a matrix instruction do not count: their first use may overwrite them. Nor do packing instructions:
-    compilers pack halves that mean nothing.
+    Accumulators of wgmma do not count: their first use may overwrite them. Nor do packing instructions: compilers pack
+    halves that mean nothing.
     """
     blocks = flow.blocks
     everything = (1 << count) - 1
@@ -128,6 +131,8 @@ def _uses(decoded: Decoded) -> dict[int, str]:
             found |= dict.fromkeys(_numbers(operand), "used as an address")
         elif not kind.startswith(("d", "{d")) and opcode in (*_STORES, *_BARRIERS):
             found |= dict.fromkeys(_numbers(operand), use)
+    if opcode in _PRODUCTS and len(decoded.operands) > _ADDEND:
+        found |= dict.fromkeys(_numbers(decoded.operands[_ADDEND]), "added to by a matrix product")
     if decoded.guard is not None:
         found[decoded.guard.register.number] = "used as a predicate"
     return found

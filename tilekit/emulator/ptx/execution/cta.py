@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.core.checks.agents import Sync
-from tilekit.emulator.core.memory.memory import RANK_SHIFT, RESERVED_SHARED, Allocation
+from tilekit.emulator.core.memory.memory import POISON, RANK_SHIFT, RESERVED_SHARED, Allocation
 from tilekit.emulator.ptx.execution.warp import Fragment, TileRows, Warp
 from tilekit.emulator.ptx.synchronisation.mbarrier_table import MbarrierTable
 from tilekit.emulator.ptx.synchronisation.rendezvous import Barriers, Rendezvous
@@ -64,7 +64,7 @@ class Warpgroup:
             launch = self.launch
             free = launch.free_tiles
             self._file = free.pop() if free else TileFile(launch.program.tile_row_count)
-            self._file.cells.fill(0xFFFFFFFF)
+            self._file.cells.fill(POISON)
         return self._file
 
     @property

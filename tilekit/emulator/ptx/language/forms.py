@@ -366,13 +366,15 @@ def _name_space(row: Form, fields: dict[str, str], operands: tuple[Operand, ...]
 
 def _check_available(instruction: Instruction, row: Form, dialect: Dialect | None) -> None:
     if problem := (dialect.lacks(instruction) if dialect else "") or row.refusal:
-        raise UnsupportedInstruction(
+        error = UnsupportedInstruction(
             f"{instruction.name}: {problem}, in: {instruction.text}",
             line=instruction.line,
             column=instruction.column,
             form=instruction.name,
             hint=f"the form is '{row}'",
         )
+        error.details["refusal"] = row.refusal
+        raise error
 
 
 def collect_registers(decoded: Decoded) -> None:

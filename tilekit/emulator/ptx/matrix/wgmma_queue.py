@@ -20,7 +20,7 @@ from tilekit.emulator.core.errors import MemoryFault, ProtocolError, Where
 from tilekit.emulator.core.memory import footprint
 from tilekit.emulator.core.memory.footprint import IN_PAGE, PAGE_BITS, Pieces
 from tilekit.emulator.core.memory.memory import RANK_SHIFT
-from tilekit.emulator.ptx.checks.uninitialised import check_operand
+from tilekit.emulator.ptx.checks.uninitialised import check_accumulators, check_operand
 from tilekit.emulator.ptx.language.syntax import Instruction
 from tilekit.emulator.ptx.matrix.operand_chunks import OperandOutside, outside
 from tilekit.emulator.ptx.matrix.wgmma import (
@@ -290,6 +290,8 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
     tile = group.tile
     rows = _index(first.rows)
     registers = tile[rows] if first.accumulate else None
+    if registers is not None and launch.protocol:
+        check_accumulators(group.warps[0], registers, first.rows, first.instruction)
     tile[rows] = multiply_accumulate(form, a, b, registers, exact=launch.exact)
     launch.counters.wgmma_flops += 2 * 64 * form.n * form.k * len(run)
 

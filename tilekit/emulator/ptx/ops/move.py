@@ -200,9 +200,9 @@ def is_space(g: BlockCompiler, i: Decoded) -> None:
 
 
 def is_constant(warp: Warp, address: int) -> bool:
-    """Whether a generic address lies in a ``.const`` variable; only those cannot be written."""
+    """Whether a generic address lies in a ``.const`` variable."""
     allocation = warp.cta.launch.memory.find(address)
-    return allocation is not None and not allocation.writable and address < allocation.start + allocation.size
+    return allocation is not None and allocation.space == "const" and address < allocation.start + allocation.size
 
 
 def are_constant(warp: Warp, addresses: Array) -> Array:
