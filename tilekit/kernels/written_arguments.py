@@ -240,10 +240,10 @@ class _Reader:
         fits = rank <= 3 and (rank <= len(self._out.shape) or grouped)
         fits = fits and shape[1] in (1, m) and shape[2] in (1, n) and shape[0] in (1, groups if grouped else batches)
         own = shape[0] > 1
-        if not fits or shape[1:] == (1, 1):
+        if not fits:
             legal = [f"({n},) for the columns", f"({m}, 1) for the rows", f"{self._out.shape}", "one element"]
             if batch:
-                legal += [f"({batches}, 1, {n})", f"({batches}, {m}, 1)", f"({m}, {n})"]
+                legal += [f"({batches}, 1, {n})", f"({batches}, {m}, 1)", f"({batches}, 1, 1)", f"({m}, {n})"]
             if self._groups:
                 legal.append(f"({self._groups}, 1, {n}) for the columns of each group")
             turned = f", or {name}[:, None] for a value a row" if view.shape == (m,) else ""
@@ -253,6 +253,13 @@ class _Reader:
                 code="TK-EPI-004",
             )
         strides = (*(0,) * (3 - rank), *view.strides)
+        if shape[1:] == (1, 1) and not grouped:
+            if strides[0] < 0:
+                raise self._apart(name, view)
+            self.places.append(Place("scalar", view.dtype, batched=True))
+            self.operands[key] = view
+            self.numbers[f"{key}_batch_pitch"] = strides[0]
+            return
         if shape[1] == 1 or shape[2] == 1:
             along = 2 if shape[1] == 1 else 1
             if strides[along] != 1:
