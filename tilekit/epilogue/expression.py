@@ -194,6 +194,8 @@ class Element:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Element:
         called = f"{self.tracer.name} calls numpy.{ufunc.__name__}"
+        # a number of NumPy's on an operator's left comes as an array without extents
+        inputs = tuple(one[()] if isinstance(one, np.ndarray) and one.ndim == 0 else one for one in inputs)
         if method != "__call__":
             raise error(
                 f"{called}.{method}: an element has no neighbours to combine with. Sums and largest elements of rows "
