@@ -37,6 +37,7 @@ __all__ = [
     "UE8M0",
     "DType",
     "as_dtype",
+    "nearest_dtype",
 ]
 
 
@@ -149,7 +150,7 @@ _BY_NAME: Final[dict[str, DType]] = {
 }
 
 _NEAREST: Final = {
-    **dict.fromkeys(("float64", "double", "longdouble", "float128"), F32),
+    **dict.fromkeys(("f64", "fp64", "float64", "double", "longdouble", "float128"), F32),
     **dict.fromkeys(("int64", "uint64", "uint32", "long"), S32),
     "fp8": E4M3,
     "float8": E4M3,
@@ -216,10 +217,17 @@ def _unknown(what: Any, name: str) -> ArgumentError:
     legal += (
         f"; of whole numbers, where an argument takes them, {S8.name} ({S8.long_name}) and {S32.name} ({S32.long_name})"
     )
+    nearest = nearest_dtype(what if isinstance(what, np.dtype) else text)
+    return ArgumentError.of(name, text, legal=legal, nearest=nearest and nearest.name, code="TK-DTYPE-001")
+
+
+def nearest_dtype(what: object) -> DType | None:
+    """Return the element type that `what` may have meant, which names none; None where it is like no name."""
+    text = str(what)
     names = [name for name, dtype in _BY_NAME.items() if dtype not in _OTHERS]
     close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     nearest = _NEAREST.get(text, _BY_NAME[close[0]] if close else None)
     if isinstance(what, np.dtype):  # of the other byte order
         native = what.newbyteorder("=")
         nearest = next((dtype for dtype in (*DTYPES, S32) if dtype.numpy == native), nearest)
-    return ArgumentError.of(name, text, legal=legal, nearest=nearest and nearest.name, code="TK-DTYPE-001")
+    return nearest

@@ -97,6 +97,15 @@ v_cndmask_b32 ${result}, ${result}, ${sum}, ${nan}
 //! see       CDNA4 ISA, V_AND_B32: all bits but the sign
 v_and_b32 ${result}, 0x7fffffff, ${x}
 
+//! fragment  floor
+//! about     The largest whole number that is at most x.
+//! in        x       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_FLOOR_F32
+v_floor_f32 ${result}, ${x}
+
 //! fragment  exp2
 //! about     2^x to a unit in the last place.
 //! in        x       f32

@@ -40,6 +40,13 @@ def test_every_spelling_finds_its_type(given: Any, expected: DType) -> None:
     assert as_dtype(given) is expected
 
 
+@pytest.mark.parametrize(("given", "nearest"), [("f64", "f32"), ("double", "f32"), ("bfloat", "bf16"), ("f15", "f16")])
+def test_the_nearest_type_is_what_was_meant(given: str, nearest: str) -> None:
+    """A wider type's nearest is the widest, and a part of a name means the name."""
+    with pytest.raises(ArgumentError, match=f"nearest legal: '{nearest}'"):
+        as_dtype(given)
+
+
 def test_torch_types_are_found_by_their_printed_name(torch: Any) -> None:
     """A torch.dtype is recognised without importing torch, through its module and its printed name."""
     assert as_dtype(torch.bfloat16) is BF16

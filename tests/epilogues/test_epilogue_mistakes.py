@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from tilekit.epilogue import row_sum, silu
+from tilekit.epilogue import batch, column, row, row_sum, silu, uniform
 from tilekit.errors import TilekitError
 
 A, B = np.zeros((32, 64), np.float16), np.zeros((64, 48), np.float16)
@@ -83,6 +83,12 @@ def seeded(x, seed: int):  # type: ignore[no-untyped-def]
 
 
 @tilekit.epilogue
+def dropped(x, seed: int):  # type: ignore[no-untyped-def]
+    """A seed, of which the bits are asked alone."""
+    return np.where(uniform(seed, x) < 0.5, x, 0.0)
+
+
+@tilekit.epilogue
 def summed(x):  # type: ignore[no-untyped-def]
     """Two results."""
     return x, row_sum(x)
@@ -96,7 +102,12 @@ WRONG_OPERANDS: dict[str, tuple[dict[str, Any], str]] = {
     "strides": ({"epilogue": gated(np.zeros((48, 32), np.float16).T)}, "nearest: a copy"),
     "word": ({"epilogue": gated("half")}, "a number"),
     "fraction": ({"epilogue": seeded(0.5)}, "whole number"),
-    "negative": ({"epilogue": seeded(-1)}, "nearest legal: 4294967295"),
+    "too negative": ({"epilogue": seeded(-(2**31) - 1)}, "nearest legal: -2147483648"),
+    "unsigned": (
+        {"epilogue": seeded(2**31)},
+        "legal: a whole number from -2147483648 to 2147483647.*nearest legal: 2147",
+    ),
+    "seed": ({"epilogue": dropped(2**32)}, "and is a seed; nearest legal: 4294967295"),
     "bias": ({"epilogue": gated(1.0), "bias": np.zeros(48, np.float16)}, "bias beside epilogue"),
     "activation": ({"epilogue": gated(1.0), "activation": "relu"}, "activation"),
     "uncalled": ({"epilogue": gated}, "called with its operands"),
@@ -187,7 +198,11 @@ def test_constants_are_keyword_only() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("seed * 4294967296", "the whole number int 4294967296; legal: -2147483648 to 4294967295"),
+        ("seed * 4294967296", "the whole number int 4294967296; legal: -2147483648 to 2147483647"),
+        ("seed * 0x9E3779B1", "to 4294967295 beside .astype('u32') of a whole number"),
+        ("seed.astype('u32') + 4294967296", "legal: 0 to 4294967295"),
+        ("seed.astype('u32') * -1", "legal: 0 to 4294967295"),
+        ("seed < seed.astype('u32')", "nearest: .astype('u32') of both"),
         ("seed << 40", "shifts by int 40 bits; legal: 0 to 31"),
         ("seed >> -1", "shifts by int -1 bits"),
     ],
@@ -210,3 +225,86 @@ def test_a_type_that_the_chip_does_not_convert_to(target: str) -> None:
     with pytest.raises(TilekitError, match=f"output1 is e4m3, and {target} has no conversion to it") as caught:
         tilekit.matmul(a, a, epilogue=narrow(), target=target)
     assert caught.value.code == "TK-EPI-004"
+
+
+SEEDED = "import numpy as np, tilekit\nfrom tilekit.epilogue import row, row_sum, uniform\n@tilekit.epilogue\n"
+WRONG_CALLS = {
+    "row_sum(x, axis=1)": "row_sum is called with other arguments: got an unexpected keyword argument 'axis'; legal: "
+    "row_sum(x)",
+    "uniform(x)": "legal: uniform(seed, like)",
+    "row()": "legal: row(like)",
+    "row(0)": "row(int 0); legal: an element, or an array; nearest: row(x)",
+    "1.5 << row(x)": "<< of f32 and s32; legal: two whole numbers",
+    "uniform(keep, x)": "the seed of uniform(seed, x) is an f32 of each element",
+    "uniform(x, seed)": "a parameter that is annotated as one (seed: int)",
+    "uniform(0.5, x)": "the seed of uniform(seed, x) is float 0.5; legal: a whole number from -2147483648",
+    "uniform(2**32, x)": "legal: a whole number from -2147483648 to 4294967295",
+    "np.where(x > 0)": "calls numpy.where with 1 argument, which asks for places among neighbours; legal: "
+    "where(condition, x, y)",
+    "np.exp(x, where=x > 0)": "legal: numpy.exp(x), and where(condition, x, y) for a choice",
+    "np.add(x, x, dtype='f2')": "legal: numpy.add(x, y), and .astype(dtype) for a type",
+    "np.clip(x, None, None)": "legal: one of them may be None",
+    "x.astype('bfloat')": "nearest: bf16",
+    "x.astype('f64')": "nearest: f32",
+    "row(x).astype('u8')": "legal: bf16, f16, f32, e4m3, e5m2, s32, u32; nearest",
+}
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS)
+def test_calls_with_what_a_function_does_not_take(call: str) -> None:
+    """Too few arguments, unknown ones, a seed that is none: with file and line, and the form that is legal."""
+    text = f"{SEEDED}def wrong(x, seed: int, keep):\n    y = {call}\n    return x\n"
+    with pytest.raises(TilekitError) as caught:
+        exec(compile(text, "/somewhere/mine.py", "exec"), {})
+    assert caught.value.code == "TK-EPI-003"
+    assert str(caught.value).startswith("mine.py:5: ")
+    assert WRONG_CALLS[call] in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [3, None, np.tanh, "tanh", int, summed])
+def test_what_is_no_function_of_python_s(given: Any) -> None:
+    """`tilekit.epilogue` marks functions that can be run with symbols; of NumPy's own it says how to write one."""
+    with pytest.raises(TilekitError, match="legal: a function of Python's") as caught:
+        tilekit.epilogue(given)
+    assert caught.value.code == "TK-EPI-003"
+    assert ("lambda x: np.tanh(x)" in str(caught.value)) == (given is np.tanh)
+
+
+def test_a_reference_s_operands_are_checked() -> None:
+    """What a kernel would refuse is refused without one, too."""
+    wrong = {
+        "does not broadcast to the product": lambda: gated.reference(np.ones((4, 5)), np.ones(64)),
+        "does not broadcast to": lambda: gated.reference(np.ones((4, 1)), np.ones((4, 5))),
+        "a whole number": lambda: seeded.reference(np.ones((4, 5)), 0.5),
+        "nearest legal: 2147483647": lambda: seeded.reference(np.ones((4, 5)), 2**31),
+    }
+    for words, call in wrong.items():
+        with pytest.raises(TilekitError, match=words) as caught:
+            call()
+        assert caught.value.code == "TK-EPI-004"
+
+
+def test_shapes_that_a_convolution_does_not_take() -> None:
+    """A value a filter or arrays like the result: what else broadcasts in NumPy is refused for what it is."""
+    x, w = np.ones((2, 8, 8, 16), np.float16), np.ones((24, 3, 3, 16), np.float16)
+    for shape in ((2, 1, 1, 24), (2, 6, 6, 1), (6, 24), (2, 1, 1, 1)):
+        with pytest.raises(TilekitError, match=r"with conv2d legal are .* \(24,\) or \(1, 1, 1, 24\)") as caught:
+            tilekit.conv2d(x, w, epilogue=gated(np.ones(shape, np.float16)))
+        assert caught.value.code == "TK-EPI-004"
+
+
+def test_groups_of_rows_have_no_places_of_rows() -> None:
+    """The refusal names what the function asks for, not the shapes of operands, which are none of its reasons."""
+    rows, ends = np.ones((40, 64), np.float16), np.array([20, 40], np.int32)
+    weights = np.ones((2, 64, 72), np.float16)
+    asked = {
+        r"asks for row\(x\) and batch\(x\), as uniform does": dropped(3),
+        r"asks for row\(x\):": tilekit.epilogue(lambda x: x + row(x))(),
+        r"asks for batch\(x\):": tilekit.epilogue(lambda x: x + batch(x))(),
+    }
+    for words, call in asked.items():
+        with pytest.raises(TilekitError, match=words) as caught:
+            tilekit.grouped_matmul(rows, weights, ends, epilogue=call)
+        assert caught.value.code == "TK-MM-022"
+    along = tilekit.grouped_matmul(rows, weights, ends, epilogue=tilekit.epilogue(lambda x: column(x) - x)())
+    np.testing.assert_array_equal(along, np.broadcast_to(np.arange(72) - 64, (40, 72)))

@@ -89,6 +89,22 @@ def test_batches(target: str) -> None:
     check_everything(tilekit.matmul(a, b[None], epilogue=call, target=target), call.reference(product(a, b)))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_a_value_for_each_matrix_of_a_batch(target: str, dtype: str) -> None:
+    """(B, 1, 1) broadcasts as in NumPy, also where the values lie apart."""
+    rng = np.random.default_rng(29)
+    a, b = whole(rng, 3, 40, 64), whole(rng, 3, 64, 72)
+    wide = whole(rng, 3, 5, 2, dtype=dtype)
+
+    @tilekit.epilogue
+    def scaled(x, factor, column):  # type: ignore[no-untyped-def]
+        return x * factor + column * (factor - 1)
+
+    call = scaled(wide[:, 2:3, 1:], whole(rng, 72, dtype=dtype))
+    result = tilekit.matmul(a, b, epilogue=call, target=target, out_dtype="f32")
+    assert (result == call.reference(product(a, b))).all()
+
+
 CONFIGS = (
     MatmulConfig((128, 128), (1, 1), split_k=3),
     MatmulConfig((128, 64), (2, 1), schedule="pingpong"),
@@ -197,6 +213,8 @@ def test_convolutions(target: str, groups: int) -> None:
     result = tilekit.conv2d(x, w, padding=1, groups=groups, epilogue=call, target=target)
     expected = (plain + like.astype("f4") * 2) * column
     assert (result.astype("f4") == expected.astype(BF16).astype("f4")).all()
+    again = scaled(like, column.reshape(1, 1, 1, 32), 2.0)
+    assert (tilekit.conv2d(x, w, padding=1, groups=groups, epilogue=again, target=target) == result).all()
 
 
 def test_dropout_is_the_same_in_every_config(target: str) -> None:

@@ -188,8 +188,9 @@ def _elementwise(chip: str) -> None:
     assert (found[np.isinf(FLOATS)] == np.sign(FLOATS[np.isinf(FLOATS)])).all()
 
 
-@check("elementwise.maximum", "elementwise.minimum", "elementwise.absolute", "elementwise.exp2", "elementwise.log2",
-       "elementwise.sqrt", "elementwise.rsqrt", "elementwise.divide", "convert.float_u32")  # fmt: skip
+@check("elementwise.maximum", "elementwise.minimum", "elementwise.absolute", "elementwise.floor", "elementwise.exp2",
+       "elementwise.log2", "elementwise.sqrt", "elementwise.rsqrt", "elementwise.divide",
+       "convert.float_u32")  # fmt: skip
 def _functions(chip: str) -> None:
     a, b = FLOATS, np.roll(FLOATS, 7)
     for name, expected in (("maximum", np.maximum(a, b)), ("minimum", np.minimum(a, b))):
@@ -197,6 +198,8 @@ def _functions(chip: str) -> None:
         assert ((found == expected) | (np.isnan(found) & np.isnan(expected))).all(), name
     found = run(chip, "elementwise", "absolute", x=a).only.view(np.float32)
     assert ((found == abs(a)) | (np.isnan(found) & np.isnan(a))).all()
+    found = run(chip, "elementwise", "floor", x=a).only.view(np.float32)
+    assert ((found == np.floor(a)) | (np.isnan(found) & np.isnan(a))).all()
     x = np.linspace(0.01, 9, len(FLOATS), dtype=np.float32)
     wide = x.astype(np.float64)
     roots = {"exp2": np.exp2(wide), "log2": np.log2(wide), "sqrt": np.sqrt(wide), "rsqrt": 1 / np.sqrt(wide)}

@@ -170,6 +170,7 @@ def test_functions_of_python_epilogues() -> None:
     for name, exact in (("maximum", np.maximum(a, b)), ("minimum", np.minimum(a, b))):
         np.testing.assert_array_equal(elementwise(name, a, b), exact)
     np.testing.assert_array_equal(elementwise("absolute", a), abs(a))
+    np.testing.assert_array_equal(elementwise("floor", a), np.floor(a))
     x = np.linspace(0.01, 9, LANES).astype(np.float32)
     wide = x.astype(np.float64)
     roots = {"exp2": np.exp2(wide), "log2": np.log2(wide), "sqrt": np.sqrt(wide), "rsqrt": 1 / np.sqrt(wide)}

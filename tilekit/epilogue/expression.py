@@ -6,67 +6,23 @@ which is part of a kernel's spec: equal graphs are one kernel.
 
 from __future__ import annotations
 
-import difflib
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from tilekit.assembly.errors import TraceError
-from tilekit.dtypes import BF16, DTYPES, F16, as_dtype
+from tilekit.dtypes import BF16, DTYPES, F16, F32, as_dtype, nearest_dtype
 from tilekit.epilogue.combining import Combine
-from tilekit.epilogue.graph import (
-    BITS,
-    COMPARISONS,
-    FUNCTIONS,
-    SHIFTS,
-    Axis,
-    Kind,
-    Step,
-)
+from tilekit.epilogue.graph import BITS, COMPARISONS, SHIFTS, WHOLE, Axis, Kind, Step
+from tilekit.epilogue.mistakes import error, shown, unknown
+from tilekit.epilogue.numpy_names import LOGICAL, UFUNCS, WHOLE_TYPES
 from tilekit.errors import ArgumentError
-
-_HERE, _NUMPY = (str(Path(file).resolve().parent) for file in (__file__, np.__file__))
-
-_UFUNCS: Mapping[str, str] = {
-    "add": "add",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "true_divide": "div",
-    "maximum": "max",
-    "minimum": "min",
-    "power": "pow",
-    "less": "lt",
-    "less_equal": "le",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "equal": "eq",
-    "not_equal": "ne",
-    "logical_and": "and",
-    "logical_or": "or",
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "bitwise_xor": "xor",
-    "left_shift": "shl",
-    "right_shift": "shr",
-    **{name: name for name in ("exp", "exp2", "log", "log2", "sqrt", "tanh")},
-    "absolute": "abs",
-    "fabs": "abs",
-    "negative": "neg",
-    "square": "square",
-    "reciprocal": "reciprocal",
-    "logical_not": "not",
-    "invert": "not",
-}
-"""NumPy's functions by the names of what they become."""
-
 
 LARGEST = (1 << 128) - (1 << 104)
 """The largest number of f32."""
+
+PRODUCTS = 64
+"""The largest whole exponent whose power is made of products."""
 
 
 class Tracer:
@@ -89,19 +45,19 @@ class Tracer:
     def constant(self, value: Any, kind: Kind) -> Element:
         """A number."""
         if kind == "pred":
-            zero = self.constant(0, "u32")
-            return self.step("ne" if value else "lt", self.constant(1, "u32"), zero, kind="pred")
+            zero = self.constant(0, "s32")
+            return self.step("ne" if value else "lt", self.constant(1, "s32"), zero, kind="pred")
         if kind == "f32":
             if isinstance(value, int) and abs(value) > LARGEST:
-                raise error(f"{self.name} has the number {_shown(value)}; legal: numbers of f32, to 3.4e38")
+                raise error(f"{self.name} has the number {shown(value)}; legal: numbers of f32, to 3.4e38")
             with np.errstate(over="ignore"):
                 bits = int(np.float32(value).view(np.uint32))
             return self.step("constant", value=bits, kind="f32")
-        if not -(1 << 31) <= value < 1 << 32:
-            raise error(
-                f"{self.name} has the whole number {_shown(value)}; legal: -2147483648 to 4294967295, of 32 bits"
-            )
-        return self.step("constant", value=int(value) & 0xFFFFFFFF, kind="u32")
+        low, high = (-(1 << 31), (1 << 31) - 1) if kind == "s32" else (0, (1 << 32) - 1)
+        if not low <= value <= high:
+            more = ", and to 4294967295 beside .astype('u32') of a whole number" if kind == "s32" else ""
+            raise error(f"{self.name} has the whole number {shown(value)}; legal: {low} to {high}, of 32 bits{more}")
+        return self.step("constant", value=int(value) & 0xFFFFFFFF, kind=kind)
 
     def lift(self, value: Any, like: Kind) -> Element:
         """Take an element as it is, and a number as one of `like`'s kind where it can be."""
@@ -112,13 +68,13 @@ class Tracer:
         if isinstance(value, (bool, np.bool_)):
             return self.constant(bool(value), "pred")
         if isinstance(value, (int, np.integer)):
-            return self.constant(int(value), "u32" if like == "u32" else "f32")
+            return self.constant(int(value), like if like in WHOLE else "f32")
         if isinstance(value, (float, np.floating)):
             return self.constant(float(value), "f32")
         if isinstance(value, Reduced):
             value.refuse()
         raise error(
-            f"{self.name} combines an element with {_shown(value)}; legal: elements and numbers. Arrays are operands: "
+            f"{self.name} combines an element with {shown(value)}; legal: elements and numbers. Arrays are operands: "
             "give the function a parameter, and pass the array where the epilogue is called"
         )
 
@@ -171,7 +127,7 @@ class Element:
         return power(self, other)
 
     def __rpow__(self, other: Any) -> Element:
-        return power(self.tracer.lift(other, "f32"), self)
+        return power(other, self)
 
     def __neg__(self) -> Element:
         return binary("mul", self, -1.0) if self.kind == "f32" else binary("sub", 0, self)
@@ -180,7 +136,7 @@ class Element:
         return self
 
     def __abs__(self) -> Element:
-        return unary("abs", self)
+        return where(self < 0, -self, self) if self.kind == "s32" else unary("abs", self)
 
     def __and__(self, other: Any) -> Element:
         return binary("and", self, other)
@@ -198,16 +154,16 @@ class Element:
     __rxor__ = __xor__
 
     def __lshift__(self, other: Any) -> Element:
-        return binary("shl", self, self._count(other))
+        return binary("shl", self, other)
+
+    def __rlshift__(self, other: Any) -> Element:
+        return binary("shl", other, self)
 
     def __rshift__(self, other: Any) -> Element:
-        return binary("shr", self, self._count(other))
+        return binary("shr", self, other)
 
-    def _count(self, bits: Any) -> Any:
-        """By how many bits a whole number is shifted."""
-        if isinstance(bits, (int, np.integer)) and not 0 <= bits < 32:
-            raise error(f"{self.tracer.name} shifts by {_shown(bits)} bits; legal: 0 to 31")
-        return bits
+    def __rrshift__(self, other: Any) -> Element:
+        return binary("shr", other, self)
 
     def __invert__(self) -> Element:
         return invert(self)
@@ -231,41 +187,58 @@ class Element:
         return binary("ne", self, other)
 
     def astype(self, dtype: Any) -> Element:
-        """The element rounded to a type: bf16 or f16, f32, or as a whole number's f32."""
-        if isinstance(dtype, str) and dtype == "u32" and self.kind == "u32":
-            return self
+        """The element rounded to a type, bf16 or f16, and f32 again; a whole number's bits as ``s32`` or ``u32``."""
         return cast(self, dtype)
 
     # -- NumPy's functions --------------------------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Element:
-        name = _UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or keywords:
+        called = f"{self.tracer.name} calls numpy.{ufunc.__name__}"
+        # a number of NumPy's on an operator's left comes as an array without extents
+        inputs = tuple(one[()] if isinstance(one, np.ndarray) and one.ndim == 0 else one for one in inputs)
+        if method != "__call__":
             raise error(
-                f"{self.tracer.name} asks for numpy.{ufunc.__name__}.{method}: an element has no neighbours to combine "
-                "with. Sums and largest elements of rows and columns are row_sum, column_sum, row_max and column_max "
-                "of tilekit.epilogue, among what the function returns"
+                f"{called}.{method}: an element has no neighbours to combine with. Sums and largest elements of rows "
+                "and columns are row_sum, column_sum, row_max and column_max of tilekit.epilogue, among what the "
+                "function returns"
             )
-        if name is None:
-            raise unknown(self.tracer.name, f"numpy.{ufunc.__name__}")
-        if name == "pow":
-            return power(*inputs)
-        if name == "neg":
-            return -self
-        if name == "not":
-            return invert(self)
-        if name == "square":
-            return self * self
-        if name == "reciprocal":
-            return 1.0 / self
+        if keywords:
+            choice = "where(condition, x, y) for a choice" if "where" in keywords else ".astype(dtype) for a type"
+            names = ", ".join(f"{name}=" for name in keywords)
+            form = f"numpy.{ufunc.__name__}({', '.join('xy'[: len(inputs)])})"
+            raise error(f"{called} with {names}; legal: {form}, and {choice}")
+        if ufunc.__name__ in LOGICAL:
+            conditions = [truth(self.tracer.lift(value, "f32")) for value in inputs]
+            name = LOGICAL[ufunc.__name__]
+            return invert(*conditions) if name == "not" else binary(name, *conditions)
+        name = UFUNCS.get(ufunc.__name__, "")
+        match name:
+            case "":
+                raise unknown(self.tracer.name, f"numpy.{ufunc.__name__}")
+            case "pow":
+                return power(*inputs)
+            case "neg":
+                return -self
+            case "not":
+                return invert(self)
+            case "square":
+                return self * self
+            case "reciprocal":
+                return 1.0 / self
+            case "abs":
+                return abs(self)
         return unary(name, self) if len(inputs) == 1 else binary(name, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Element:
-        if function is np.where and len(args) == 3 and not kwargs:
-            return where(*args)
-        if function is np.clip and len(args) + len(kwargs) >= 3:
-            x, low, high = (*args, *kwargs.values())[:3]
-            return binary("min", binary("max", x, low), high)
+        if function is np.where:
+            if len(args) == 3 and not kwargs:
+                return where(*args)
+            raise error(
+                f"{self.tracer.name} calls numpy.where with {len(args)} argument{'s' if len(args) > 1 else ''}, which "
+                "asks for places among neighbours; legal: where(condition, x, y)"
+            )
+        if function is np.clip:
+            return clip(self.tracer, args, kwargs)
         raise unknown(self.tracer.name, f"numpy.{function.__name__}")
 
     # -- what an element is not ---------------------------------------------------------------------------------------
@@ -346,42 +319,93 @@ def unary(does: str, x: Any) -> Element:
 def binary(does: str, x: Any, y: Any) -> Element:
     """An operation of two elements, or of an element and a number."""
     one = x if isinstance(x, Element) else y
-    x, y = one.tracer.lift(x, one.kind), one.tracer.lift(y, one.kind)
     tracer = one.tracer
-    if does in BITS or does in SHIFTS:
-        if does in BITS and x.kind == y.kind == "pred":
-            return tracer.step(does, x, y, kind="pred")
-        if x.kind == y.kind == "u32":
-            return tracer.step(does, x, y, kind="u32")
-        raise error(f"{tracer.name}: {does} of {x.kind} and {y.kind}; legal: two conditions, or two whole numbers")
-    if x.kind == y.kind == "u32" and does not in ("div", "max", "min"):
-        return tracer.step(does, x, y, kind="pred" if does in COMPARISONS else "u32")
-    x, y = as_float(x), as_float(y)
-    return tracer.step(does, x, y, kind="pred" if does in COMPARISONS else "f32")
+    if does in SHIFTS and isinstance(y, (int, np.integer)) and not 0 <= y < 32:
+        raise error(f"{tracer.name} shifts by {shown(y)} bits; legal: 0 to 31")
+    x, y = tracer.lift(x, one.kind), tracer.lift(y, one.kind)
+    whole = x.kind in WHOLE and y.kind in WHOLE
+    if does in BITS and x.kind == y.kind == "pred":
+        return tracer.step(does, x, y, kind="pred")
+    if does in SHIFTS and whole:
+        return tracer.step(does, x, y, kind=x.kind)
+    if (does in BITS or does in SHIFTS) and not whole:
+        sign = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}[does]
+        legal = "two whole numbers" if does in SHIFTS else "two conditions, or two whole numbers"
+        raise error(
+            f"{tracer.name}: {sign} of {x.kind} and {y.kind}; legal: {legal}. Whole numbers are row(x), column(x), "
+            "batch(x), parameters annotated as int (seed: int), and what follows from them"
+        )
+    if not whole or does == "div":
+        x, y = as_float(x), as_float(y)
+        return tracer.step(does, x, y, kind="pred" if does in COMPARISONS else "f32")
+    alike(x, y)
+    if does in ("max", "min"):
+        return where(x > y if does == "max" else x < y, x, y)
+    return tracer.step(does, x, y, kind="pred" if does in COMPARISONS else x.kind)
+
+
+def alike(x: Element, y: Element) -> None:
+    """Refuse a signed whole number beside an unsigned one: which of them is negative is not known."""
+    if x.kind != y.kind:
+        raise error(
+            f"{x.tracer.name} combines a whole number with one that .astype('u32') made unsigned; legal: two of a "
+            "kind; nearest: .astype('u32') of both"
+        )
+
+
+def clip(tracer: Tracer, args: tuple[Any, ...], keywords: dict[str, Any]) -> Element:
+    """``numpy.clip``: at least one limit and at most another, each of which may be None."""
+    names = ("a", "a_min", "a_max")[: len(args)]
+    given = {**dict(zip(names, args, strict=False)), **keywords}
+    low, high = (given.pop(f"a_{one}", given.pop(one, None)) for one in ("min", "max"))
+    if len(args) > 3 or set(given) != {"a"} or (low is None and high is None):
+        raise error(f"{tracer.name} calls numpy.clip otherwise than clip(x, low, high); legal: one of them may be None")
+    x = given["a"]
+    if low is not None:
+        x = binary("max", x, low)
+    return x if high is None else binary("min", x, high)
 
 
 def power(x: Any, y: Any) -> Element:
-    """``x ** y``: products for small whole powers, else 2^(y log2 x)."""
-    if isinstance(y, (int, float)) and not isinstance(y, bool):
-        if y == 0.5:
-            return unary("sqrt", x)
-        if y == -0.5:
-            return unary("rsqrt", x)
-        if float(y).is_integer() and 1 <= abs(y) <= 8:
-            result: Element = x
-            for _ in range(int(abs(y)) - 1):
-                result = result * x
-            return result if y > 0 else 1.0 / result
+    """``x ** y``: products for small whole powers that are known, else 2^(y log2 x) with the sign that it has."""
     one = x if isinstance(x, Element) else y
-    lifted: Element = one.tracer.lift(x, "f32")
-    return unary("exp2", binary("mul", y, unary("log2", lifted)))
+    tracer: Tracer = one.tracer
+    exponent = y.item() if isinstance(y, np.generic) else y
+    if isinstance(exponent, (int, float)):
+        if exponent in (0.5, -0.5):
+            return unary("sqrt" if exponent > 0 else "rsqrt", x)
+        if abs(exponent) <= PRODUCTS and exponent == int(exponent):
+            whole = isinstance(exponent, int) and exponent >= 0 and x.kind in WHOLE
+            return _product(x if whole else as_float(x), int(exponent))
+        y = exponent
+    x, y = tracer.lift(x, "f32"), tracer.lift(y, "f32")
+    return tracer.step("pow", as_float(x), as_float(y))
+
+
+def _product(x: Element, times: int) -> Element:
+    """A whole power."""
+    if times < 0:
+        return 1.0 / _product(x, -times)
+    result = None
+    while times:
+        if times & 1:
+            result = x if result is None else result * x
+        times >>= 1
+        if times:
+            x = x * x
+    return x.tracer.constant(1, x.kind) if result is None else result
+
+
+def truth(x: Element) -> Element:
+    """A condition, or whether a number is not 0."""
+    return x if x.kind == "pred" else x != 0
 
 
 def invert(x: Element) -> Element:
     """The opposite of a condition; all bits of a whole number."""
     if x.kind == "f32":
         raise error(f"{x.tracer.name}: ~ of an f32; legal: of a condition, or of a whole number")
-    one = x.tracer.constant(True, "pred") if x.kind == "pred" else x.tracer.constant(0xFFFFFFFF, "u32")
+    one: Any = True if x.kind == "pred" else -1 if x.kind == "s32" else 0xFFFFFFFF
     return binary("xor", x, one)
 
 
@@ -392,13 +416,14 @@ def where(condition: Any, x: Any, y: Any) -> Element:
     if isinstance(condition, (bool, np.bool_)):
         return tracer.lift(x if condition else y, "f32")
     if not isinstance(condition, Element) or condition.kind != "pred":
-        raise error(f"{tracer.name}: where({_shown(condition)}, ...); legal: a condition, such as x > 0")
-    kinds = {value.kind for value in (x, y) if isinstance(value, Element)}
-    like: Kind = "u32" if kinds == {"u32"} else "f32"
+        raise error(f"{tracer.name}: where({shown(condition)}, ...); legal: a condition, such as x > 0")
+    kinds = [value.kind for value in (x, y) if isinstance(value, Element)]
+    like: Kind = next((kind for kind in kinds if kind in WHOLE), "f32")
     x, y = tracer.lift(x, like), tracer.lift(y, like)
-    if like == "f32":
-        x, y = as_float(x), as_float(y)
-    return tracer.step("where", condition, x, y, kind=like)
+    if x.kind in WHOLE and y.kind in WHOLE:
+        alike(x, y)
+        return tracer.step("where", condition, x, y, kind=x.kind)
+    return tracer.step("where", condition, as_float(x), as_float(y))
 
 
 def as_float(x: Element) -> Element:
@@ -407,36 +432,20 @@ def as_float(x: Element) -> Element:
 
 
 def cast(x: Element, dtype: Any) -> Element:
-    """An element rounded to an element type, and an f32 again."""
+    """An element rounded to an element type, and an f32 again; the bits of a whole number as another type's."""
+    whole = WHOLE_TYPES.get(str(getattr(dtype, "__name__", getattr(dtype, "name", dtype))))
+    if whole is not None and x.kind in WHOLE:
+        return x if x.kind == whole else x.tracer.step("bits", x, kind=whole)
     try:
         wanted = as_dtype(dtype, "astype")
     except ArgumentError:
         wanted = None
     if wanted not in DTYPES:
-        names = [one.name for one in DTYPES]
-        near = difflib.get_close_matches(dtype, names, 1) if isinstance(dtype, str) else []
-        nearest = near[0] if near else "f32"
-        raise error(f"{x.tracer.name}: astype({dtype!r}); legal: {', '.join(names)}; nearest: {nearest}")
+        legal = ", ".join([one.name for one in DTYPES] + ["s32", "u32"] * (x.kind in WHOLE))
+        nearest = nearest_dtype(dtype)
+        nearest = nearest if nearest in DTYPES else F32
+        raise error(f"{x.tracer.name}: astype({dtype!r}); legal: {legal}; nearest: {nearest}")
     x = as_float(x)
     if wanted in (BF16, F16):
         return x.tracer.step("round", x, value=wanted.name)
     return x.tracer.step("type", x, value=wanted.name)
-
-
-def unknown(function: str, name: str) -> TraceError:
-    """The error for a function that elements do not have."""
-    known = ", ".join([*FUNCTIONS, "maximum", "minimum", "where", "clip"])
-    return error(f"{function} calls {name}, which elements do not have; legal: {known}, operators and astype")
-
-
-def error(message: str) -> TraceError:
-    """An error of a function of the caller's, with the file and line where it is."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, _NUMPY)):
-        frame = frame.f_back
-    place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-    return TraceError(f"{place}: {message}", code="TK-EPI-003")
-
-
-def _shown(value: Any) -> str:
-    return f"{type(value).__name__} {value!r}"[:80]

@@ -11,8 +11,11 @@ from typing import Literal, TypeAlias
 from tilekit.dtypes import DType
 from tilekit.epilogue.combining import Combine
 
-Kind: TypeAlias = Literal["f32", "u32", "pred"]
-"""Of a value: every floating-point element is an f32 in a register, and whole numbers are modulo 2^32."""
+Kind: TypeAlias = Literal["f32", "s32", "u32", "pred"]
+"""Of a value: every floating-point element is an f32 in a register, and whole numbers are modulo 2^32: signed, but
+where the function asks for their bits as unsigned."""
+
+WHOLE: tuple[Kind, ...] = ("s32", "u32")
 
 Axis: TypeAlias = Literal["row", "column"]
 
@@ -34,7 +37,7 @@ class Step:
     ----------
     does
         What: a word of this module, ``"accumulator"``, ``"operand"``, ``"constant"``, ``"where"``, ``"round"``,
-        ``"float"``.
+        ``"float"``, ``"bits"`` (a whole number seen as the other kind), ``"pow"``.
     args
         Places of the steps that it takes.
     value
@@ -52,7 +55,9 @@ class Step:
     def number(self) -> float | int:
         """The number of a constant."""
         bits = int(self.value or 0)
-        return struct.unpack("<f", struct.pack("<I", bits))[0] if self.kind == "f32" else bits
+        if self.kind == "f32":
+            return struct.unpack("<f", struct.pack("<I", bits))[0]  # type: ignore[no-any-return]
+        return bits - (1 << 32) if self.kind == "s32" and bits >> 31 else bits
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,11 @@ class Graph:
     def operands(self) -> set[int]:
         """Which operands it uses."""
         return {int(step.value or 0) for step in self.steps if step.does == "operand"}
+
+    def takes_bits(self, operand: int) -> bool:
+        """Whether all that is asked of a whole number is its bits, as a hash does of a seed."""
+        places = {place for place, step in enumerate(self.steps) if step.does == "operand" and step.value == operand}
+        return all(step.does == "bits" for step in self.steps if places & set(step.args))
 
     def uses(self, word: str) -> bool:
         """Whether a step does what `word` says."""

@@ -15,6 +15,7 @@ from tilekit.dtypes import DType, as_dtype
 from tilekit.epilogue import reference
 from tilekit.epilogue.expression import Element, Reduced, Tracer, as_float
 from tilekit.epilogue.graph import Graph, Kind, Total
+from tilekit.epilogue.whole_operands import whole_operand
 from tilekit.errors import ArgumentError
 
 
@@ -38,9 +39,34 @@ class EpilogueCall:
         return f"<epilogue {self.graph.name}({', '.join(self.function.operands)})>"
 
     def reference(self, accumulators: Any, *, dtype: Any = np.float64) -> Any:
-        """What the function makes of a product, (M, N) or (B, M, N), in NumPy; not rounded to an output's type."""
-        results = reference.evaluate(self.graph, accumulators, self.operands, np.dtype(dtype).type)
+        """What the function makes of a product, (M, N) or (B, M, N), in NumPy; not rounded to an output's type.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-EPI-004`` for operands that do not broadcast to it, and for whole numbers of more than 32 bits.
+        """
+        shape = np.shape(accumulators)
+        operands = [self._operand(index, shape) for index in range(len(self.operands))]
+        results = reference.evaluate(self.graph, accumulators, operands, np.dtype(dtype).type)
         return results[0] if len(results) == 1 else results
+
+    def _operand(self, index: int, shape: tuple[int, ...]) -> Any:
+        """An operand, checked against a product's shape; one that nothing follows from as it is."""
+        name, kind, given = self.function.operands[index], self.function.kinds[index], self.operands[index]
+        if index not in self.graph.operands:
+            return given
+        if kind == "s32":
+            return whole_operand(self.graph, index, name, given)
+        own = np.shape(given)
+        pairs = zip(own[::-1], shape[::-1], strict=False)
+        if len(own) > len(shape) or any(extent not in (1, most) for extent, most in pairs):
+            raise ArgumentError(
+                f"{name} has shape {own}, which does not broadcast to the product, {shape}; legal: one whose extents "
+                "from the last on are the product's, or 1",
+                code="TK-EPI-004",
+            )
+        return given
 
 
 class EpilogueFunction:
@@ -51,13 +77,20 @@ class EpilogueFunction:
     operands
         Names of its operands.
     kinds
-        What each is in a register: ``u32`` where the parameter is annotated as ``int``.
+        What each is in a register: ``s32`` where the parameter is annotated as ``int``.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        legal = "a function of Python's, def or lambda, whose first parameter is the element of the product"
+        if not callable(function) or isinstance(function, (EpilogueFunction, np.ufunc, type)):
+            nearest = f"lambda x: np.{function.__name__}(x)" if isinstance(function, np.ufunc) else None
+            raise ArgumentError.of("tilekit.epilogue", function, legal=legal, nearest=nearest, code="TK-EPI-003")
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):  # of what is written in C
+            raise ArgumentError.of("tilekit.epilogue", function, legal=legal, code="TK-EPI-003") from None
         update_wrapper(self, function)
         self._function = function
-        parameters = list(inspect.signature(function).parameters.values())
         for parameter in parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise self._illegal(f"*{parameter.name}", "parameters with names: each operand is one")
@@ -65,7 +98,7 @@ class EpilogueFunction:
         if not inputs:
             raise self._illegal("no parameter", "a function whose first parameter is the element of the product")
         self.operands = tuple(one.name for one in inputs[1:])
-        self.kinds: tuple[Kind, ...] = tuple("u32" if one.annotation in (int, "int") else "f32" for one in inputs[1:])
+        self.kinds: tuple[Kind, ...] = tuple("s32" if one.annotation in (int, "int") else "f32" for one in inputs[1:])
         self._signature = inspect.Signature([*inputs[1:], *(one for one in parameters if one.kind is one.KEYWORD_ONLY)])
         self._graphs: dict[Hashable, Graph] = {}
         constants = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
@@ -176,11 +209,13 @@ def epilogue(function: Callable[..., Any]) -> EpilogueFunction:
 
     Its first parameter is an element of the product, accumulated in f32; the others are operands, and what lies in
     the element's place in each: matrices, rows, columns or scalars, as their shapes broadcast to the result. A
-    parameter annotated as ``int`` is a whole number, and keyword-only ones are constants. It returns what becomes of
-    the element, and after that, if more is to be stored, further elements and ``row_sum(…)`` and its like.
+    parameter annotated as ``int`` is a whole number of 32 bits, and keyword-only ones are constants. It returns what
+    becomes of the element, and after that, if more is to be stored, further elements and ``row_sum(…)`` and its like.
 
     Raises
     ------
+    ArgumentError
+        ``TK-EPI-003`` for what is no function, or one without a parameter.
     TraceError
         ``TK-EPI-003``, with file and line, where the function asks what no element has.
 

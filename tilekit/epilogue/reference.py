@@ -10,7 +10,7 @@ import numpy as np
 
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.combining import Combine
-from tilekit.epilogue.graph import COORDINATES, Axis, Graph, Step
+from tilekit.epilogue.graph import COORDINATES, SHIFTS, Axis, Graph, Step
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -42,6 +42,7 @@ _OPERATIONS: dict[str, Any] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
+    "pow": np.power,
     "max": np.maximum,
     "min": np.minimum,
     "lt": np.less,
@@ -57,15 +58,17 @@ _OPERATIONS: dict[str, Any] = {
     "shr": np.right_shift,
 }
 
+_WHOLE: dict[str, Any] = {"s32": np.int32, "u32": np.uint32}
+
 
 def coordinate(which: str, like: Any) -> Any:
     """Rows, columns or batch indices of an array's elements."""
     like = np.asarray(like)
     axis = {"column": -1, "row": -2, "batch": -3}[which]
     if -axis > like.ndim:
-        return np.uint32(0)
+        return np.int32(0)
     shape = (like.shape[axis], *(1,) * (-axis - 1))
-    return np.arange(like.shape[axis], dtype=np.uint32).reshape(shape)
+    return np.arange(like.shape[axis], dtype=np.int32).reshape(shape)
 
 
 def reduced(x: Any, along: Axis, combine: Combine) -> Any:
@@ -85,7 +88,7 @@ def evaluate(graph: Graph, accumulators: Any, operands: Sequence[Any], precision
     accumulators
         The product, (M, N) or (B, M, N).
     operands
-        Arrays that broadcast to it, and numbers.
+        Arrays that broadcast to it, and numbers; whole ones where the function says so, of 32 bits.
     precision
         The type that is computed in: ``np.float32`` or ``np.float64``.
     """
@@ -109,10 +112,12 @@ def _step(step: Step, values: list[Any], product: Any, operands: Sequence[Any], 
     if step.does == "accumulator":
         return product
     if step.does == "operand":
-        given = np.asarray(operands[int(step.value or 0)])
-        return given.astype(precision) if step.kind == "f32" else np.uint32(int(given) & 0xFFFFFFFF)
+        given = operands[int(step.value or 0)]
+        return (
+            np.asarray(given).astype(precision) if step.kind == "f32" else np.uint32(given & 0xFFFFFFFF).view(np.int32)
+        )
     if step.does == "constant":
-        return precision(step.number) if step.kind == "f32" else np.uint32(step.number)
+        return precision(step.number) if step.kind == "f32" else _WHOLE[step.kind](step.number)
     if step.does in COORDINATES:
         return coordinate(step.does, product)
     if step.does == "where":
@@ -121,8 +126,12 @@ def _step(step: Step, values: list[Any], product: Any, operands: Sequence[Any], 
         return np.asarray(args[0]).astype(precision)
     if step.does == "round":
         return np.asarray(args[0]).astype(as_dtype(step.value).numpy).astype(precision)
+    if step.does == "bits":
+        return np.asarray(args[0]).astype(_WHOLE[step.kind])
     if step.does == "type":
         return args[0]
+    if step.does in SHIFTS:
+        return _OPERATIONS[step.does](args[0], np.asarray(args[1]).astype(np.asarray(args[0]).dtype))
     if step.does in _OPERATIONS:
         return _OPERATIONS[step.does](*args)
     return _FUNCTIONS[step.does](np.asarray(args[0]))

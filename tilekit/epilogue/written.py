@@ -14,7 +14,7 @@ from typing import Final, cast
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
-from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.types import GMEM, S32, U32
 from tilekit.assembly.uses import Along
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
@@ -31,7 +31,7 @@ from tilekit.epilogue.totals import Tiles, Totals, Uncounted
 from tilekit.epilogue.vectors import Pair, Vector
 from tilekit.epilogue.written_operands import ReachedMatrix
 from tilekit.epilogue.written_spec import Level, Place, Where, WrittenSpec
-from tilekit.epilogue.written_steps import compute
+from tilekit.epilogue.written_steps import Argument, compute
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.tile import Tile
 
@@ -169,6 +169,7 @@ class Written:
         }
         self._exact = exact
         self._numbers: dict[int, Value] = {}
+        self._pitches: dict[int, Value] = {}
         self._vectors: dict[int, Vector] = {}
         self._matrices: dict[int, ReachedMatrix] = {}
         self._shared: dict[int, Value] = {}
@@ -275,8 +276,11 @@ class Written:
         place, name = self._spec.places[index], self._names[index]
         if place.where == "source" or place.dtype is None:
             if place.where == "number":
-                type_ = U32 if step.kind == "u32" else F32_REGISTER
-                self._numbers[index] = w.parameter(name, type_, lambda call: call.number(name))
+                if step.kind == "f32":
+                    self._numbers[index] = w.parameter(name, F32_REGISTER, lambda call: call.number(name))
+                else:
+                    bits = w.parameter(name, U32, lambda call: int(call.number(name)) & 0xFFFFFFFF)
+                    self._numbers[index] = bits.retyped(S32)
             return
         w.uses(self, "places", name, dtype=place.dtype, along=_ALONG[place.where])
         if place.where == "matrix":
@@ -284,6 +288,9 @@ class Written:
             return
         if place.where == "scalar":
             self._numbers[index] = w.parameter(name, GMEM, lambda call: call.address(name))
+            if place.batched:
+                pitch = f"{name}_batch_pitch"
+                self._pitches[index] = w.parameter(pitch, U32, lambda call: call.number(pitch))
             return
         extent = self._columns if place.where == "column" else cast(Value, self._rows)
         self._vectors[index] = Vector.declare(w, name, place.dtype, extent, batched=place.batched)
@@ -307,21 +314,29 @@ class Written:
         """Compute what all elements share; once a role, after the kernels before this one are complete."""
         self._shared = {}
         for index, place in enumerate(self._spec.places):
-            if place.where == "scalar" and index in self._numbers:
-                address = self._numbers[index]
-                dtype = cast(DType, place.dtype)
-                if dtype is F32:
-                    value = w.isa.memory.load_global_scalar(address=address)
-                else:
-                    always = self._columns == self._columns
-                    value = load_element(w, dtype, address=address, valid=always)
-                self._scalars[index] = value
+            if place.where == "scalar" and not place.batched and index in self._numbers:
+                self._scalars[index] = self._scalar(w, cast(DType, place.dtype), self._numbers[index])
             elif place.where == "number" and index in self._numbers:
                 self._scalars[index] = self._numbers[index]
         self._evaluate(w, "shared", self._shared)
         totals: list[Totals] = [*self._row_totals.values(), *self._column_totals.values()]
         if totals:
             self._uncounted = Uncounted(w, totals)
+
+    def _scalar(self, w: Writer, dtype: DType, address: Value) -> Value:
+        """The element at `address`."""
+        if dtype is F32:
+            return w.isa.memory.load_global_scalar(address=address)  # type: ignore[no-any-return]
+        return load_element(w, dtype, address=address, valid=self._columns == self._columns)
+
+    def _of_row(self, w: Writer, index: int, row: Value, batch: Operand) -> Value:
+        """An operand's element for a row, or for the matrix that the row is in."""
+        if index in self._vectors:
+            return self._vectors[index].load(w, row, batch)
+        dtype, address = cast(DType, self._spec.places[index].dtype), self._numbers[index]
+        if isinstance(batch, Value):
+            address = (address + w.widen_multiply(batch, self._pitches[index]) * dtype.bytes).retyped(GMEM)
+        return self._scalar(w, dtype, address)
 
     @property
     def _scalars(self) -> dict[int, Value]:
@@ -340,11 +355,12 @@ class Written:
         values: dict[int, Value] = dict(self._shared)
         for place, step in enumerate(self._graph.steps):
             if step.does == "operand" and self._levels[place] == "row":
-                values[place] = self._vectors[int(step.value or 0)].load(w, row, batch)
+                values[place] = self._of_row(w, int(step.value or 0), row, batch)
             elif step.does == "row":
-                values[place] = row
+                values[place] = row.retyped(S32)
             elif step.does == "batch":
-                values[place] = batch if isinstance(batch, Value) and self._batched else w.constant(U32, 0)
+                own = batch if isinstance(batch, Value) and self._batched else w.constant(U32, 0)
+                values[place] = own.retyped(S32)
         self._evaluate(w, "row", values)
         reached = [*self._matrices.values(), *self._outputs]
         starts = {matrix.name: matrix.start(w, row, batch) for matrix in reached}
@@ -374,7 +390,7 @@ class Written:
             if step.does == "operand" and self._levels[place] == "column" and operands is None:
                 values[place] = self._vectors[int(step.value or 0)].load(w, column, batch)
             elif step.does == "column":
-                values[place] = column
+                values[place] = column.retyped(S32)
         self._evaluate(w, "column", values)
         return values
 
@@ -414,7 +430,7 @@ class Written:
             values = {place: pair[which] for place, pair in pairs.items()}
             if computed:
                 numbers = [place for place, step in enumerate(self._graph.steps) if step.does == "column"]
-                values = {**self._shared, **values, **dict.fromkeys(numbers, one)}
+                values = {**self._shared, **values, **dict.fromkeys(numbers, one.retyped(S32))}
             else:
                 values = self._of_column(w, one, spread.batch, values)
             lines.append(Line(values, one, inside))
@@ -510,8 +526,9 @@ class Written:
     def _step(self, w: Writer, step: Step, values: dict[int, Value]) -> Value:
         if step.does == "operand":
             return self._scalars[int(step.value or 0)]
-        args: list[Operand] = []
-        for place in step.args:
-            taken = self._graph.steps[place]
-            args.append(taken.number if taken.does == "constant" else values[place])
+        taken = [self._graph.steps[place] for place in step.args]
+        args = [
+            Argument(one.number if one.does == "constant" else values[place], one.kind)
+            for place, one in zip(step.args, taken, strict=True)
+        ]
         return compute(w, step, args, activations=self._activations, precise=self._exact)

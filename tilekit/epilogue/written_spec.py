@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from tilekit.annotations import check_fields
 from tilekit.assembly.fit import illegal, require_word
@@ -32,7 +32,7 @@ class Place:
     dtype
         Its element type; None for a number.
     batched
-        Whether each matrix of a batch has its own.
+        Whether each matrix of a batch has its own; of a scalar one element a matrix.
     """
 
     where: Where
@@ -45,6 +45,11 @@ class Place:
         if (self.where == "number") == (self.dtype is not None) or (self.batched and self.where == "number"):
             legal = "None and not batched for a number of the launch, an element type for what lies in memory"
             raise illegal("Place", "dtype", self.dtype, legal, None if self.where == "number" else "f32")
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether elements of a row have one value: each row its own, or each matrix of a batch."""
+        return self.where == "row" or (self.where == "scalar" and self.batched)
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class WrittenSpec:
     @property
     def scale_a(self) -> bool:
         """Whether rows have anything of their own."""
-        return self.visits_rows or any(place.where == "row" for place in self.places)
+        return self.visits_rows or any(place.of_rows for place in self.places)
 
     @property
     def loads_matrices(self) -> bool:
@@ -142,10 +147,12 @@ class WrittenSpec:
 
     def _level(self, step: Step, args: set[Level]) -> Level:
         if step.does == "operand":
-            where = self.places[int(step.value or 0)].where
-            if where in ("row", "column"):
-                return cast(Level, where)
-            return "shared" if where in ("number", "scalar") else "element"
+            place = self.places[int(step.value or 0)]
+            if place.of_rows:
+                return "row"
+            if place.where == "column":
+                return "column"
+            return "shared" if place.where in ("number", "scalar") else "element"
         if step.does in ("row", "batch"):
             return "row"
         if step.does == "column":

@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from tilekit.assembly.types import F32 as F32_REGISTER
-from tilekit.assembly.types import PRED, U32
+from tilekit.assembly.types import PRED, S32, U32, RegisterType
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16
 from tilekit.epilogue.functions import ACTIVATIONS, ColumnPair, Elementwise
-from tilekit.epilogue.graph import Step
+from tilekit.epilogue.graph import Kind, Step
 
 LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
 
+_REGISTERS: dict[Kind, RegisterType] = {"f32": F32_REGISTER, "s32": S32, "u32": U32, "pred": PRED}
 
-def compute(w: Writer, step: Step, args: list[Operand], *, activations: dict[str, Elementwise], precise: bool) -> Value:
+
+@dataclass(frozen=True)
+class Argument:
+    """What a step takes: a register or a number, and of which kind it is."""
+
+    given: Operand
+    kind: Kind
+
+    def value(self, w: Writer) -> Value:
+        """It in a register."""
+        return self.given if isinstance(self.given, Value) else w.constant(_REGISTERS[self.kind], self.given)
+
+
+def compute(
+    w: Writer, step: Step, arguments: Sequence[Argument], *, activations: dict[str, Elementwise], precise: bool
+) -> Value:
     """Trace one step."""
     elementwise, does = w.isa.elementwise, step.does
-    if does in ACTIVATIONS:
-        x = _value(w, args[0])
-        return activations[does].apply(w, x, ColumnPair(), 0, None, 0)
-    if does in _OPERATIONS:
-        x = _value(w, args[0], whole=isinstance(args[0], int) or _whole(args))
-        return cast(Value, getattr(x, _OPERATIONS[does])(args[1]))
+    args = [argument.given for argument in arguments]
     if does in _CALLS:
         name, operands = _CALLS[does]
         return cast(Value, getattr(elementwise, name)(**dict(zip(operands, args, strict=True))))
+    if does == "pow":
+        return _power(w, *arguments)
+    x = arguments[0].value(w)
+    if does in ACTIVATIONS:
+        return activations[does].apply(w, x, ColumnPair(), 0, None, 0)
+    if does == "ne" and x.type is F32_REGISTER:
+        return ~(x == args[1])  # true of NaN, as in NumPy; a device's own comparisons are all false of it
+    if does in _OPERATIONS:
+        return cast(Value, getattr(x, _OPERATIONS[does])(args[1]))
     match does:
         case "where":
-            type_ = U32 if step.kind == "u32" else F32_REGISTER
-            return w.select(_value(w, args[0]), args[1], args[2], type_)
+            return w.select(x, args[1], args[2], _REGISTERS[step.kind])
         case "float":
-            x = _value(w, args[0], whole=True)
             if x.type is PRED:
                 return w.select(x, 1.0, 0.0, F32_REGISTER)
-            return w.isa.convert.float_u32(whole=x)  # type: ignore[no-any-return]
+            convert = w.isa.convert
+            return convert.float_s32(whole=x) if x.type is S32 else convert.float_u32(whole=x)  # type: ignore[no-any-return]
+        case "bits":
+            return x.retyped(_REGISTERS[step.kind])
         case "type":
-            return _value(w, args[0])
+            return x
         case "round":
             half = BF16.name == step.value
             pack = w.isa.convert.pack_bf16 if half else w.isa.convert.pack_f16
             widen = w.isa.convert.widen_bf16 if half else w.isa.convert.widen_f16
             low, _ = w.isa.convert.unpack(packed=pack(low=args[0], high=0.0))
             return widen(narrow=low)  # type: ignore[no-any-return]
-    x = _value(w, args[0])
-    match does:
         case "exp":
             return elementwise.exp2(x=x * LOG2_E)  # type: ignore[no-any-return]
         case "log":
@@ -61,13 +83,31 @@ def compute(w: Writer, step: Step, args: list[Operand], *, activations: dict[str
     raise AssertionError(f"no way to compute {does}")
 
 
-def _value(w: Writer, given: Operand, *, whole: bool = False) -> Value:
-    """A number in a register."""
-    return given if isinstance(given, Value) else w.constant(U32 if whole else F32_REGISTER, given)
+def _power(w: Writer, base: Argument, exponent: Argument) -> Value:
+    """``x ** y`` as NumPy has it: of a negative number for whole exponents alone.
 
+    It is 2^(y log2 |x|), whose sign is the base's where the exponent is odd. An exponent that is a number says at once
+    whether it is whole and odd.
+    """
+    elementwise = w.isa.elementwise
 
-def _whole(args: list[Operand]) -> bool:
-    return any(isinstance(arg, Value) and arg.type is U32 for arg in args)
+    def raised(x: Value) -> Value:
+        return cast(Value, elementwise.exp2(x=cast(Value, elementwise.log2(x=x)) * exponent.given))
+
+    x, number = base.value(w), exponent.given
+    if isinstance(number, float) and math.isfinite(number) and not number.is_integer():
+        return raised(x)
+    size = cast(Value, elementwise.absolute(x=x))
+    found = raised(size)
+    if isinstance(number, float) and math.isfinite(number) and number:
+        return w.select(x < 0.0, found * -1.0, found, F32_REGISTER) if number % 2 else found
+    y = exponent.value(w)
+    whole = cast(Value, elementwise.floor(x=y)) == y  # also of infinities, which count as even
+    half = y * 0.5
+    odd = whole & (cast(Value, elementwise.floor(x=half)) != half)
+    found = w.select((y == 0.0) | (size == 1.0), 1.0, found, F32_REGISTER)
+    found = w.select((x < 0.0) & odd, found * -1.0, found, F32_REGISTER)
+    return w.select((x < 0.0) & (size < math.inf) & ~whole, math.nan, found, F32_REGISTER)
 
 
 def _tanh(w: Writer, x: Value, *, precise: bool) -> Value:

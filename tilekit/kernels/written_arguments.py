@@ -14,6 +14,7 @@ from tilekit.arrays import ArrayView, host_array, is_array, require_output, view
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
+from tilekit.epilogue.whole_operands import whole_operand
 from tilekit.epilogue.written_spec import Place, WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.problem import matrix_view, output_matrix, store_kind
@@ -117,8 +118,11 @@ class WrittenArguments:
         for index, (name, kind, given) in enumerate(
             zip(call.function.operands, call.function.kinds, call.operands, strict=True)
         ):
-            if index in graph.operands:
-                reader.read(index, name, given, kind, (views or {}).get(index))
+            if index in graph.operands and kind == "s32":
+                reader.numbers[f"operand{index}"] = whole_operand(graph, index, name, given)
+                reader.places.append(Place("number"))
+            elif index in graph.operands:
+                reader.read(index, name, given, (views or {}).get(index))
             else:
                 reader.places.append(Place("number"))
         outputs = tuple(dtype or out.dtype for dtype in graph.dtypes[1:])
@@ -196,14 +200,10 @@ class _Reader:
         self.source: ArrayView | None = None
         self.names: dict[str, str] = {}
 
-    def read(self, index: int, name: str, given: Any, kind: str, view: ArrayView | None) -> None:
+    def read(self, index: int, name: str, given: Any, view: ArrayView | None) -> None:
         """Find the place of an operand."""
         key = f"operand{index}"
         self.names[key] = name
-        if kind == "u32":
-            self.numbers[key] = _whole(given, name)
-            self.places.append(Place("number"))
-            return
         if view is None and (isinstance(given, np.generic) or not is_array(given)):
             words = "a number or an array that broadcasts to the result"
             self.numbers[key] = number(given, name, words=words, code="TK-EPI-004")
@@ -234,10 +234,10 @@ class _Reader:
         fits = rank <= 3 and (rank <= len(self._out.shape) or grouped)
         fits = fits and shape[1] in (1, m) and shape[2] in (1, n) and shape[0] in (1, groups if grouped else batches)
         own = shape[0] > 1
-        if not fits or shape[1:] == (1, 1):
+        if not fits:
             legal = [f"({n},) for the columns", f"({m}, 1) for the rows", f"{self._out.shape}", "one element"]
             if batch:
-                legal += [f"({batches}, 1, {n})", f"({batches}, {m}, 1)", f"({m}, {n})"]
+                legal += [f"({batches}, 1, {n})", f"({batches}, {m}, 1)", f"({batches}, 1, 1)", f"({m}, {n})"]
             if self._groups:
                 legal.append(f"({self._groups}, 1, {n}) for the columns of each group")
             turned = f", or {name}[:, None] for a value a row" if view.shape == (m,) else ""
@@ -247,6 +247,13 @@ class _Reader:
                 code="TK-EPI-004",
             )
         strides = (*(0,) * (3 - rank), *view.strides)
+        if shape[1:] == (1, 1) and not grouped:
+            if strides[0] < 0:
+                raise self._apart(name, view)
+            self.places.append(Place("scalar", view.dtype, batched=True))
+            self.operands[key] = view
+            self.numbers[f"{key}_batch_pitch"] = strides[0]
+            return
         if shape[1] == 1 or shape[2] == 1:
             along = 2 if shape[1] == 1 else 1
             if strides[along] != 1:
@@ -286,16 +293,6 @@ class _Reader:
 def _flat(view: ArrayView) -> ArrayView:
     groups, rows, columns = view.shape
     return replace(view, shape=(groups * rows, columns), strides=view.strides[1:])
-
-
-def _whole(given: Any, name: str) -> int:
-    """A whole number of 32 bits."""
-    legal = f"a whole number from 0 to {(1 << 32) - 1}: {name} is annotated as int"
-    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
-        raise ArgumentError.of(name, given, legal=legal, code="TK-EPI-004")
-    if not 0 <= int(given) < 1 << 32:
-        raise ArgumentError.of(name, given, legal=legal, nearest=int(given) & 0xFFFFFFFF, code="TK-EPI-004")
-    return int(given)
 
 
 def epilogue_key(call: Any) -> Any:

@@ -88,7 +88,7 @@ class ConvArguments(MatmulArguments):
             require_output(out, shape, dtype, ())
         epilogue: Any = {name: given[name] for name in ("scale", "beta") if name in given}
         if given.get("bias") is not None:
-            epilogue["bias"] = _bias(given["bias"], filters.shape[0], groups)
+            epilogue["bias"] = _bias(view_of(given["bias"], "bias"), "bias", filters.shape[0], groups)
         if given.get("residual") is not None:
             residual = read_pixels(given["residual"], "residual")
             require_result(residual, shape, dtype, "residual")
@@ -197,12 +197,11 @@ def require_divided(groups: int, counts: dict[str, int]) -> None:
     )
 
 
-def _bias(bias: Any, count: int, groups: int) -> ArrayView:
+def _bias(view: ArrayView, name: str, count: int, groups: int) -> ArrayView:
     """A value a filter; of groups, a row of values each."""
-    view = view_of(bias, "bias")
     if view.shape != (count,) or (count > 1 and view.strides != (1,)):
         raise ArgumentError(
-            f"bias has shape {view.shape} and strides {view.strides}: one contiguous value for each of the {count} "
+            f"{name} has shape {view.shape} and strides {view.strides}: one contiguous value for each of the {count} "
             f"filters is needed, shape ({count},)",
             code="TK-MM-017",
         )
@@ -224,15 +223,17 @@ def _operands(call: Any, shape: tuple[int, int, int, int], groups: int) -> dict[
         extents = tuple(given.shape) if is_array(given) and not isinstance(given, np.generic) else ()
         if prod(extents) == 1:
             continue
-        if extents == shape[3:]:
-            vector, each = _bias(given, shape[3], groups), shape[3] // groups
+        if len(extents) <= 4 and extents[-1] == prod(extents) == shape[3]:
+            flat = view_of(given, name)
+            flat = replace(flat, shape=flat.shape[-1:], strides=flat.strides[-1:])
+            vector, each = _bias(flat, name, shape[3], groups), shape[3] // groups
             views[place] = replace(vector, shape=(groups, 1, each), strides=(each, 0, 1)) if groups > 1 else vector
             continue
         view = read_pixels(given, name) if len(extents) == 4 else None
         if view is None or view.shape != shape:
             raise ArgumentError(
-                f"{name} has shape {extents}: legal are the result's, {shape} (N, P, Q, K), one value a filter, "
-                f"{shape[3:]}, and one element",
+                f"{name} has shape {extents}: with conv2d legal are the result's, {shape} (N, P, Q, K), one value a "
+                f"filter, {shape[3:]} or {(1, 1, 1, shape[3])}, and one element",
                 code="TK-EPI-004",
             )
         views[place] = _rows(view, name, groups)

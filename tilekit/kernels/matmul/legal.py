@@ -157,6 +157,14 @@ def _check_groups(spec: MatmulSpec, groups: Groups) -> None:
     """Raise `ArgumentError` (``TK-MM-022``) for what a grouped matmul does not have."""
     f = spec.functions
     if isinstance(f, WrittenSpec) and f.scale_a:
+        places = [word for word in ("row", "batch") if f.graph.uses(word)]
+        if places:
+            asks = " and ".join(f"{word}(x)" for word in places) + (", as uniform does" if len(places) == 2 else "")
+            raise ArgumentError(
+                f"epilogue {f.graph.name} of a grouped matmul asks for {asks}: it has no places of rows; legal: "
+                "column(x); nearest: a matmul of each group, or the function in NumPy or torch behind this call",
+                code="TK-MM-022",
+            )
         raise ArgumentError(
             f"epilogue {f.graph.name} of a grouped matmul: its operands are columns, (G, 1, N) or (N,), numbers, "
             "and one matrix of the result's type whose rows are multiples of 16 bytes, and it stores the result "
