@@ -333,6 +333,19 @@ def test_roles_use_only_what_they_may(w: Writer) -> None:
     w.ptx.mbarrier.fence_init()
 
 
+def test_a_role_is_entered_by_the_warp_s_index(w: Writer) -> None:
+    """Another value, such as the thread's index, and what is no role are refused; a warp's index read anew is not."""
+    for value in (w.thread(), w.cta(), w.constant(U32, 0), 0):
+        with refused(TraceError, "TK-PART-001", "w.role(warp=", "w.warp()"), w.role(LOAD, value):  # type: ignore[arg-type]
+            pass
+    with refused(TraceError, "TK-PART-001", "w.role(role='load')"), w.role("load", w.warp()):  # type: ignore[arg-type]
+        pass
+    with w.role(LOAD, w.warp()):
+        pass
+    with w.role(MMA, w.broadcast(w.thread() >> 5, lane=0)):
+        pass
+
+
 def test_roles_are_disjoint(w: Writer) -> None:
     """Two roles may neither nest nor share a warp."""
     warp = w.warp()

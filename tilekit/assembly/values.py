@@ -7,8 +7,9 @@ instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, overload
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.trace import Operation
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from tilekit.assembly.writer import Writer
 
 Operand: TypeAlias = "Value | int | float"
+
+
+def _gathers(sign: str, operation: Callable[[Any, Any], Value]) -> Callable[[Value, Operand], Value]:
+    """The method for Python's ``value += other``, which gives `value`'s name to another register."""
+
+    def gather(self: Value, other: Operand) -> Value:
+        self._writer.presence.require_of_round(self, sign)
+        return operation(self, other)
+
+    return gather
 
 
 class Value:
@@ -97,6 +108,17 @@ class Value:
         self.require(self.type is not F32, "bits")
         return self._writer.operate("not", self.type, self.type, self)
 
+    __iadd__ = _gathers("+", operator.add)
+    __isub__ = _gathers("-", operator.sub)
+    __imul__ = _gathers("*", operator.mul)
+    __ifloordiv__ = _gathers("//", operator.floordiv)
+    __imod__ = _gathers("%", operator.mod)
+    __ilshift__ = _gathers("<<", operator.lshift)
+    __irshift__ = _gathers(">>", operator.rshift)
+    __iand__ = _gathers("&", operator.and_)
+    __ior__ = _gathers("|", operator.or_)
+    __ixor__ = _gathers("^", operator.xor)
+
     # -- comparison ----------------------------------------------------------------------------------------------------
 
     def __lt__(self, other: Operand) -> Value:
@@ -127,7 +149,7 @@ class Value:
                 self._writer.lost_uniform.append(move)
             self.uniform = False
         self._writer.emit(move)
-        self._writer.made(self)
+        self._writer.presence.made(self)
 
     def retyped(self, type_: RegisterType) -> Value:
         """Return the same register seen as another type of the same width; emits nothing."""

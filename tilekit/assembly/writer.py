@@ -9,7 +9,7 @@ Python runs once; what it calls on the writer becomes text. Device loops and bra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -153,6 +153,8 @@ class Writer(ControlFlow, Verbs):
         self._names = Names(self._reserved)
         self._hygienic: dict[Fragment, Fragment] = {}
         ControlFlow.__init__(self)
+        self.warp_indices: set[str] = set()
+        """Registers that hold the warp's index."""
         self._declared: dict[str, Origin] = {}
         self.barriers = NamedBarriers(chip, threads)
         self.shared_base = self.new(SMEM, "smem_base", uniform=True)
@@ -164,15 +166,17 @@ class Writer(ControlFlow, Verbs):
         """Declare a register of `type_` in the current scope; `hint` becomes part of its name."""
         name = self._names.new(hint)
         self._scopes[-1].registers.append(Register(name, type_))
-        if self._branches:
-            self._branches[-1].made.append(name)
+        self.presence.declared(name)
         return Value(self, type_, name, uniform=uniform)
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
         """Declare `count` consecutive registers ``hint0 … hint<count-1>``."""
         name = self._names.prefix(hint, count)
         self._scopes[-1].registers.append(Register(name, type_, count))
-        return RegisterTile([Value(self, type_, f"{name}{i}", uniform=False) for i in range(count)])
+        values = [Value(self, type_, f"{name}{i}", uniform=False) for i in range(count)]
+        for value in values:
+            self.presence.declared(value.text)
+        return RegisterTile(values)
 
     def constant(self, type_: RegisterType, value: Operand) -> Value:
         """Return a new register holding `value` (a number, or another register's present value)."""
@@ -182,8 +186,10 @@ class Writer(ControlFlow, Verbs):
 
     def variable(self, type_: RegisterType, initial: Operand, name: str) -> Value:
         """Declare a named register that the kernel will `assign` to, holding `initial`."""
+        require_symbol("w.variable", "name", name)
         register = self.new(type_, name, uniform=not isinstance(initial, Value) or initial.uniform)
         register.assign(initial)
+        self.presence.is_variable(register)
         return register
 
     def operand(self, value: Operand, type_: RegisterType) -> Source:
@@ -198,7 +204,7 @@ class Writer(ControlFlow, Verbs):
             return number(value, type_)
         if not value.type.shares_registers(type_):
             raise TraceError(f"{value!r} given where a {type_} is needed", code="TK-TRACE-005")
-        self.require_made(value)
+        self.presence.require(value)
         return value
 
     def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
@@ -236,8 +242,8 @@ class Writer(ControlFlow, Verbs):
         bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
         bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
         for name in inputs:
-            if isinstance(given[name], Value):
-                self.require_made(given[name])
+            for value in _registers(given[name]):
+                self.presence.require(value)
         uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
         outputs, loses = [], False
         for operand in fragment.operands:
@@ -248,7 +254,7 @@ class Writer(ControlFlow, Verbs):
                 keeps = uniform and not self.divergent
                 loses = loses or (given[operand.name].uniform and not keeps)
                 given[operand.name].uniform = keeps
-                self.made(given[operand.name])
+                self.presence.made(given[operand.name])
         placement = Placement(self._own_names(fragment), bound)
         if loses:
             self.lost_uniform.append(placement)
@@ -383,3 +389,10 @@ class Writer(ControlFlow, Verbs):
         if operand.length is None:
             return self.new(operand.type, operand.name, uniform=uniform)
         return self.tile(operand.type, operand.length, operand.name)
+
+
+def _registers(given: object) -> Iterable[Value]:
+    """The registers of an operand."""
+    if isinstance(given, Value):
+        return (given,)
+    return given if isinstance(given, RegisterTile) else ()
