@@ -213,13 +213,13 @@ class Writer(ControlFlow, Verbs):
         self.emit(Operation(name, type_, result, tuple([self.operand(operand, type_) for operand in operands])))
         return result
 
-    def place(self, fragment: Fragment, /, **given: Any) -> Any:
+    def place(self, fragment: Fragment, /, *unnamed: Any, **given: Any) -> Any:
         """Emit `fragment` with the operands `given` and return its outputs (None, a value, or a tuple).
 
         Raises
         ------
         FragmentError
-            Naming the fragment, the operand and what was given: a missing or unknown operand, a wrong register type or
+            Naming the fragment, the operand and what was given: a missing, unknown or unnamed operand, a wrong type or
             list length, an illegal immediate, what is no fragment (``TK-FRAG-002``), a fragment the target does not
             have (``TK-FRAG-003``), an aligned fragment where lanes may have diverged (``TK-FRAG-004``), a fragment this
             role may not use (``TK-ROLE-001``).
@@ -231,6 +231,9 @@ class Writer(ControlFlow, Verbs):
                 code="TK-FRAG-002",
             )
         inputs, immediates = fragment.inputs, {i.name: i for i in fragment.immediates}
+        if unnamed:
+            named = ", ".join(f"{name}=..." for name in (*inputs, *immediates))
+            raise fragment.error(f"takes its operands by name, and was given {len(unnamed)} without; write ({named})")
         taken = inputs.keys() | immediates.keys()
         if taken != given.keys():
             unknown, missing = given.keys() - taken, taken - given.keys()
@@ -300,7 +303,15 @@ class Writer(ControlFlow, Verbs):
     # -- small expressions --------------------------------------------------------------------------------------------
 
     def select(self, condition: Value, if_true: Operand, if_false: Operand, type_: RegisterType = U32) -> Value:
-        """``condition ? if_true : if_false`` without a branch."""
+        """``condition ? if_true : if_false`` without a branch; both are of `type_`."""
+        for given in (if_true, if_false):
+            if isinstance(given, Value) and not given.type.shares_registers(type_):
+                name = given.type.name.upper()
+                raise TraceError(
+                    f"w.select() of a {type_} is given {given!r}; its fourth argument is the type of both: "
+                    f"w.select(condition, if_true, if_false, registers.{name})",
+                    code="TK-TRACE-005",
+                )
         result = self.new(type_, "sel", uniform=all_uniform(condition, if_true, if_false))
         choices = self.operand(if_true, type_), self.operand(if_false, type_)
         self.emit(Operation("select", type_, result, (*choices, self.operand(condition, PRED))))
