@@ -328,6 +328,15 @@ class Writer(ControlFlow, Verbs):
         self.emit(Operation("widen", U32, result, (self.operand(a, U32), self.operand(b, U32))))
         return result
 
+    @property
+    def reaches_memory(self) -> bool:
+        """Whether anything traced so far may: arithmetic and control of tilekit's own do not."""
+        return any(
+            isinstance(line.statement, str)
+            or (isinstance(line.statement, Placement) and not line.statement.fragment.stays_in_registers)
+            for line in self._root.lines()
+        )
+
     # -- the finished text --------------------------------------------------------------------------------------------
 
     def text(self) -> str:
