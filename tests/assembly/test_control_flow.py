@@ -145,6 +145,15 @@ EXPRESSIONS = {
         lambda w, a, b: w.select((a <= b) & ~(a == 4) | (b > a) ^ (a != 9), 1, 0),
         lambda a, b: ((a <= b) & ~(a == 4) | (b > a) ^ (a != 9)).astype(np.uint32),
     ),
+    "of a number": (
+        lambda w, a, b: (1000 // (a | 1)) + (1000 % (b | 1)) ^ (1 << (b & 7)) ^ (4096 >> (a & 7)) ^ (12 & a | (3 | b)),
+        lambda a, b: (1000 // (a | 1) + 1000 % (b | 1)) ^ (1 << (b & 7)) ^ (4096 >> (a & 7)) ^ (12 & a | (3 | b)),
+    ),
+    "negative": (lambda w, a, b: -a, lambda a, b: -a),
+    "of NumPy's": (
+        lambda w, a, b: w.select(np.uint32(9) < a, np.uint32(2) * a + np.add(b, np.uint32(5)), np.negative(b)),
+        lambda a, b: np.where(a > 9, 2 * a + b + 5, -b),
+    ),
     "wide": (
         lambda w, a, b: (w.widen_multiply(a, b) >> 32) + 0,
         lambda a, b: (a.astype(np.uint64) * b) >> np.uint64(32),

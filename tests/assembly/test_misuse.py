@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tilekit.assembly.errors import FragmentError, TraceError
@@ -142,6 +145,78 @@ def test_arithmetic_that_a_type_lacks(w: Writer) -> None:
             use()
 
 
+@pytest.mark.parametrize(
+    ("use", "code", "words"),
+    [
+        (lambda v: v / 3, "TK-TRACE-004", "w.isa.elementwise.divide(a=, b=)"),
+        (lambda v: 3 / v, "TK-TRACE-004", "w.isa.elementwise.divide(a=, b=)"),
+        (lambda v: v // 3, "TK-TRACE-004", "w.isa.elementwise.divide(a=, b=)"),
+        (abs, "TK-TRACE-004", "w.isa.elementwise.absolute(x=)"),
+        (lambda v: v**2, "TK-TRACE-004", "write x * x"),
+        (lambda v: 2**v, "TK-TRACE-004", "w.isa.elementwise.exp2(x=)"),
+        (lambda v: divmod(v, 2), "TK-TRACE-004", "write // and %"),
+        (lambda v: v @ v, "TK-TRACE-004", "Wgmma"),
+        (lambda v: v[0], "TK-TRACE-004", "w.tile(type, count, name)"),
+        (float, "TK-TRACE-004", "no Python float"),
+        (math.sqrt, "TK-TRACE-004", "w.isa.elementwise"),
+        (np.exp, "TK-TRACE-004", "NumPy's exp"),
+        (lambda v: np.maximum(v, 0), "TK-TRACE-004", "NumPy's maximum"),
+        (np.absolute, "TK-TRACE-004", "w.isa.elementwise.absolute(x=)"),
+        (lambda v: f"{v:.2f}", "TK-TRACE-003", "'.2f'"),
+    ],
+)
+def test_operators_that_no_value_has(w: Writer, use: Callable[[Any], object], code: str, words: str) -> None:
+    """What Python, `math` and NumPy would compute is refused with the fragment or the operator that does."""
+    with refused(TraceError, code, "<f32 c>", words):
+        use(w.constant(F32, 2.0))
+
+
+def test_a_value_is_shown_in_a_message_of_one_s_own(w: Writer) -> None:
+    """Without a format, a device value has a text."""
+    assert f"{w.constant(F32, 2.0)}" == "<f32 c>"
+
+
+def test_a_division_by_nothing(w: Writer) -> None:
+    """A constant divisor of 0 is refused: the instruction would not."""
+    for use in (lambda: w.lane() // 0, lambda: w.lane() % 0):
+        with refused(TraceError, "TK-TRACE-005", "divided by 0", "at least 1"):
+            use()
+
+
+def test_a_choice_of_another_type(w: Writer) -> None:
+    """`select` of other values than u32 is told that its fourth argument is the type, which is then enough."""
+    value = w.constant(F32, 2.0)
+    for pair in ((value, 0.0), (0, value)):
+        with refused(TraceError, "TK-TRACE-005", "<f32 c>", "w.select(condition, if_true, if_false, registers.F32)"):
+            w.select(w.lane() < 2, *pair)
+    assert w.select(w.lane() < 2, value, 0.0, F32).type is F32
+
+
+@pytest.mark.parametrize(
+    ("bounds", "nearest"),
+    [({"start": -1}, "0"), ({"step": -1}, "1"), ({"step": 0}, "1"), ({"start": 1 << 32}, str((1 << 32) - 1))],
+)
+def test_a_loop_of_impossible_bounds(w: Writer, bounds: dict[str, int], nearest: str) -> None:
+    """Numbers that a u32 counter cannot begin, end or step by are refused with the nearest that it can."""
+    for stop, how in ((8, bounds), (-1, {})):
+        with refused(TraceError, "TK-TRACE-005", f"nearest: {nearest if how else 0}"):
+            for _ in w.range(stop, **how):
+                pass
+
+
+def test_a_loop_of_two_positions_or_no_name(w: Writer) -> None:
+    """``w.range(0, n)`` is told how a start is given; a loop's and a variable's name become part of the text."""
+    with refused(TraceError, "TK-PART-001", "w.range(stop, start=..., step=...)"):
+        list(w.range(0, 4))
+    for use in (
+        lambda: list(w.range(4, name=3)),  # type: ignore[arg-type]
+        lambda: list(w.repeat("an other", uniform=True)),
+        lambda: w.variable(U32, 0, "a-b"),
+    ):
+        with refused(TraceError, "TK-PART-001", "name="):
+            use()
+
+
 def test_operands_of_another_class(w: Writer) -> None:
     """Registers of different width or class do not mix, and a fraction is no integer."""
     small, wide, real = w.constant(U32, 1), w.constant(U64, 1), w.constant(F32, 1)
@@ -211,6 +286,12 @@ def test_wrong_operand_types(w: Writer) -> None:
         w.ptx.stmatrix.store_x4(address=bar, values=RegisterTile([w.constant(B16, 0)] * 4))
     with refused(FragmentError, "TK-FRAG-002", "operand values is b32[4]"):
         w.ptx.stmatrix.store_x4(address=bar, values=w.constant(B32, 0))
+
+
+def test_operands_without_a_name(w: Writer) -> None:
+    """Operands in order are told which names they have."""
+    with refused(FragmentError, "TK-FRAG-002", "init", "given 2 without", "(bar=..., count=...)"):
+        w.ptx.mbarrier.init(w.shared_base, 1)
 
 
 def test_a_fraction_for_an_integer_operand(w: Writer) -> None:
@@ -333,6 +414,19 @@ def test_roles_use_only_what_they_may(w: Writer) -> None:
     w.ptx.mbarrier.fence_init()
 
 
+def test_a_role_is_entered_by_the_warp_s_index(w: Writer) -> None:
+    """Another value, such as the thread's index, and what is no role are refused; a warp's index read anew is not."""
+    for value in (w.thread(), w.cta(), w.constant(U32, 0), 0):
+        with refused(TraceError, "TK-PART-001", "w.role(warp=", "w.warp()"), w.role(LOAD, value):  # type: ignore[arg-type]
+            pass
+    with refused(TraceError, "TK-PART-001", "w.role(role='load')"), w.role("load", w.warp()):  # type: ignore[arg-type]
+        pass
+    with w.role(LOAD, w.warp()):
+        pass
+    with w.role(MMA, w.broadcast(w.thread() >> 5, lane=0)):
+        pass
+
+
 def test_roles_are_disjoint(w: Writer) -> None:
     """Two roles may neither nest nor share a warp."""
     warp = w.warp()
@@ -397,3 +491,11 @@ def test_what_is_no_fragment_is_not_placed(w: Writer) -> None:
     """A writer that is given where its shared memory is asked for names what it takes and what reserves memory."""
     with refused(FragmentError, "TK-FRAG-002", "SharedDeclaration", "w.shared.place"):
         w.place(SharedDeclaration("a", 16, 2, 16, "tile"))  # type: ignore[arg-type]
+    with refused(TraceError, "TK-SHARED-001", "SharedDeclaration", "given 3", "w.shared.allocate"):
+        w.shared.place(3)  # type: ignore[arg-type]
+
+
+def test_a_parameter_s_value_is_a_function(w: Writer) -> None:
+    """A number where the call is asked for one is refused where it is declared, with the function to write."""
+    with refused(TraceError, "TK-FIT-001", "w.parameter('k')", "given 64", "nearest: lambda call: 64"):
+        w.parameter("k", U32, 64)  # type: ignore[arg-type]

@@ -258,6 +258,34 @@ def test_parameters_say_how_they_bind(compose: Callable[[tk.Writer], Any], messa
     assert caught.value.code == "TK-PAR-003"
 
 
+@pytest.mark.parametrize("value", [None, 1.5, -1])
+def test_a_parameter_s_wrong_value_is_named(value: Any) -> None:
+    """What a function of the call returns and the parameter cannot be is refused with the parameter's name."""
+
+    def wrong(w: tk.Writer) -> Any:
+        w.parameter("rows", tk.registers.U32, lambda call: value)
+        return OneCta()
+
+    with pytest.raises(ArgumentError, match=rf"kernel parameter 'rows': u32 parameter: given {value}") as caught:
+        tk.kernel(*ADD, target="sm_90a", threads=64)(wrong)(X, Y)
+    assert caught.value.code == "TK-PAR-001"
+
+
+def test_a_kernel_that_writes_nothing_is_not_launched() -> None:
+    """A driver that is made and never traced leaves nothing that writes the output: the call says so, not its text."""
+
+    def idle(w: tk.Writer) -> Any:
+        w.shared.allocate("inputs", size=1024)
+        w.isa.elementwise.relu(x=w.isa.convert.float_u32(whole=w.lane()))
+        return OneCta()
+
+    kernel = tk.kernel(*ADD, target="sm_90a", threads=64)(idle)
+    assert "max" in kernel.ptx
+    with pytest.raises(TraceError, match=r"idle traces nothing that writes out: .*driver\.trace\(w\)") as caught:
+        kernel(X, Y)
+    assert caught.value.code == "TK-COMP-011"
+
+
 def test_an_unbound_parameter_is_found_when_the_kernel_is_traced() -> None:
     """No arrays are needed to hear of it."""
     with pytest.raises(ArgumentError, match="TK-PAR-003"):
@@ -274,6 +302,23 @@ def test_a_kernel_function_returns_its_scheduler(result: Any) -> None:
     with pytest.raises(TraceError, match=r"wrong returned .*StaticScheduler") as caught:
         _ = tk.kernel(*ADD, target="sm_90a", threads=64)(wrong).ptx
     assert caught.value.code == "TK-COMP-004"
+
+
+def test_a_schedule_is_asked_with_the_call() -> None:
+    """A scheduler of one's own whose `schedule` takes no call is refused when the kernel is traced."""
+
+    class Deaf:
+        def schedule(self) -> tk.Schedule:
+            return tk.Schedule(1, 1)
+
+    def asks(w: tk.Writer) -> Any:
+        return Deaf()
+
+    with pytest.raises(
+        TraceError, match=r"Deaf\(schedule=\) is given schedule\(\).*, but is called with \(call\)"
+    ) as caught:
+        _ = tk.kernel(*ADD, target="sm_90a", threads=64)(asks).ptx
+    assert caught.value.code == "TK-FIT-001"
 
 
 def test_roles_have_their_warps() -> None:
@@ -411,7 +456,7 @@ def test_memory_goes_by_its_parameters_name(monkeypatch: pytest.MonkeyPatch) -> 
     @tk.kernel(*ADD, target="sm_90a", threads=64)
     def confused(w: tk.Writer) -> Any:
         w.parameter("workspace", tk.registers.GMEM, lambda call: call.allocate("memory", 64))
-        return OneCta()
+        return add._compose(w)
 
     confused.__dict__["cuda"] = FakeKernel()
     vectors = {name: device_view(0x1000 * at, tk.F32, 64) for at, name in enumerate(("x", "y", "out"), 1)}

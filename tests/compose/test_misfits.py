@@ -233,6 +233,10 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
         {"k": lambda: 3},
         r"w.parameter\('k'\)\(value=\) is given <lambda>\(\), but is called with \(call\)",
     ),
+    "a function of NumPy's in an epilogue": (
+        {"fusion": lambda: tk.Fused(lambda w, x: np.tanh(x))},
+        "NumPy's tanh cannot compute with; the fragments of w.isa.elementwise do: .*TK-TRACE-004",
+    ),
     "a scheduler's class": ({"returned": tk.StaticScheduler}, "product returned <class .*TK-COMP-004"),
 }
 
@@ -243,7 +247,7 @@ def test_a_misfit_is_named_as_the_kernel_is_traced(name: str) -> None:
     given, message = MISFITS[name]
     with pytest.raises(TilekitError, match=message) as caught:
         _ = product(**given).ptx
-    assert caught.value.code in ("TK-FIT-001", "TK-EPI-001", "TK-EPI-002", "TK-COMP-004")
+    assert caught.value.code in ("TK-FIT-001", "TK-EPI-001", "TK-EPI-002", "TK-COMP-004", "TK-TRACE-004")
 
 
 def test_what_fits_is_traced() -> None:

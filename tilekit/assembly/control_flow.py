@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import require_symbol
+from tilekit.assembly.fit import Whole, illegal, require_symbol
+from tilekit.assembly.openings import Openings, entered_by_for, entered_by_with
+from tilekit.assembly.presence import Presence
 from tilekit.assembly.provenance import Origin, origin
 from tilekit.assembly.role import Role
 from tilekit.assembly.trace import EndIf, EndLoop, If, Line, Loop, Operation, Scope, Statement
@@ -29,30 +30,6 @@ class Turn:
     again: Value | None = None
 
 
-@dataclass(frozen=True)
-class Condition:
-    """What a branch asks: a predicate register, and how often it had been overwritten by then."""
-
-    register: str
-    version: int
-
-
-@dataclass
-class Branch:
-    """An open `Writer.when`: its condition, and the registers that were declared in it."""
-
-    condition: Condition
-    made: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Partial:
-    """A register that has a value only in lanes for which all these conditions held."""
-
-    conditions: frozenset[Condition]
-    where: Origin
-
-
 class ControlFlow:
     """Mixed into `Writer`: where in the kernel a statement stands, and who executes it.
 
@@ -60,9 +37,15 @@ class ControlFlow:
     ----------
     roles
         Those traced so far.
+    presence
+        Where each register has a value.
+    openings
+        Branches, loops and roles that were made and not entered.
     """
 
     threads: int
+    warp_indices: set[str]
+    broadcasts: set[str]
     _names: Names
 
     if TYPE_CHECKING:
@@ -81,9 +64,8 @@ class ControlFlow:
         self._depth = 1
         self._role: Role | None = None
         self._diverged = 0
-        self._branches: list[Branch] = []
-        self._partial: dict[str, Partial] = {}
-        self._overwritten: Counter[str] = Counter()
+        self.presence = Presence()
+        self.openings = Openings()
         self._open: list[tuple[str, Origin]] = []
 
     @property
@@ -92,13 +74,24 @@ class ControlFlow:
         return self._diverged > 0
 
     def emit(self, statement: Statement) -> None:
-        """Append a statement to the trace."""
+        """Append a statement to the trace.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-022`` behind a branch, loop or role that was made and not entered.
+        """
+        self.openings.require_entered()
         role = self._role.name if self._role else "setup"
         self._scopes[-1].items.append(Line(statement, self._depth, role, origin()))
 
-    def range(self, stop: Operand, *, start: Operand = 0, step: Operand = 1, name: str = "i") -> Iterator[Value]:
+    @entered_by_for("for i in w.range(n):")
+    def range(
+        self, stop: Operand, *more: Operand, start: Operand = 0, step: Operand = 1, name: str = "i"
+    ) -> Iterator[Value]:
         """Device loop over ``start, start + step, … < stop`` (u32); the body is traced once.
 
+        What a round makes is not used behind the loop; a `Writer.variable` of before it, assigned in it, is.
         Leave it only at its end: a Python ``break`` cannot be traced and is reported when the enclosing scope closes.
         The loop is not to be unrolled: ptxas otherwise unrolls k-loops 4 to 8 times and takes five times as long
         (measured with 13.0.88).
@@ -106,9 +99,21 @@ class ControlFlow:
         Raises
         ------
         TraceError
-            ``TK-PART-001`` for a name that is no symbol of assembly text.
+            ``TK-TRACE-005`` for a number below 0 and a step below 1; ``TK-PART-001`` for a name that is none, and for a
+            start that is not named.
         """
+        if more:
+            raise illegal(
+                "w.range", "*bounds", (stop, *more), "one bound, where it ends", "w.range(stop, start=..., step=...)"
+            )
         require_symbol("w.range", "name", name)
+        for bound, given, low in (("stop", stop, 0), ("start", start, 0), ("step", step, 1)):
+            legal = Whole(low, (1 << U32.bits) - 1)
+            if isinstance(given, int) and given not in legal:
+                raise TraceError(
+                    f"w.range({bound}={given}); legal: {legal.words}; nearest: {legal.nearest(given)}",
+                    code="TK-TRACE-005",
+                )
         uniform = all_uniform(start, stop, step)
         counter = self.new(U32, name, uniform=uniform)
         counter.assign(start)
@@ -119,7 +124,8 @@ class ControlFlow:
         guard, loop = If(skip, False, end), Loop(top)
         self.emit(guard)
         self.emit(loop)
-        with self._construct(f"device loop over {name!r}", divergent=not uniform):
+        what = f"device loop over {name!r}"
+        with self._construct(what, divergent=not uniform), self.presence.loop(what, counter):
             yield counter
         again = self.new(PRED, f"{name}_again", uniform=uniform)
         self.emit(Operation("add", U32, counter, (counter, self.operand(step, U32))))
@@ -127,6 +133,7 @@ class ControlFlow:
         self.emit(EndLoop(loop, again))
         self.emit(EndIf(guard))
 
+    @entered_by_for("for turn in w.repeat(...):")
     def repeat(self, name: str, *, uniform: bool) -> Iterator[Turn]:
         """Device loop whose body, traced once, says at its end whether it runs again: ``turn.again = predicate``.
 
@@ -137,10 +144,14 @@ class ControlFlow:
         uniform
             Whether all lanes of a warp leave it together, so that its body may hold aligned instructions.
         """
+        require_symbol("w.repeat", "name", name)
         loop, turn = Loop(self._names.new(f"{name}_loop")), Turn()
         self.emit(loop)
-        with self._construct(f"device loop {name!r}", divergent=not uniform):
+        what = f"device loop {name!r}"
+        with self._construct(what, divergent=not uniform), self.presence.loop(what):
             yield turn
+            if isinstance(turn.again, Value):
+                self.presence.require(turn.again)
         if turn.again is None or (uniform and not turn.again.uniform):
             given = "nothing" if turn.again is None else f"{turn.again!r}, in which lanes may differ"
             raise TraceError(
@@ -152,7 +163,7 @@ class ControlFlow:
             raise TraceError(f"{turn.again!r} given where a {PRED} is needed", code="TK-TRACE-005")
         self.emit(EndLoop(loop, turn.again))
 
-    @contextmanager
+    @entered_by_with("with w.when(condition):")
     def when(self, condition: Value) -> Iterator[None]:
         """Device branch: the body runs in the lanes for which `condition` (a predicate) holds."""
         if not isinstance(condition, Value) or condition.type is not PRED:
@@ -161,44 +172,34 @@ class ControlFlow:
                 f"a Python `if`",
                 code="TK-TRACE-006",
             )
+        self.presence.require(condition)
         branch = If(condition, True, self._names.new("endif"))
         self.emit(branch)
-        self._branches.append(Branch(Condition(condition.text, self._overwritten[condition.text])))
-        with self._construct("branch", divergent=not condition.uniform):
+        with self._construct("branch", divergent=not condition.uniform), self.presence.branch(condition):
             yield
-        left = self._branches.pop()
-        for name in left.made:
-            known = self._partial.get(name)
-            conditions = frozenset({left.condition}) | (known.conditions if known else frozenset())
-            self._partial[name] = Partial(conditions, known.where if known else origin())
-        if self._branches:
-            self._branches[-1].made += left.made
         self.emit(EndIf(branch))
 
-    def made(self, value: Value) -> None:
-        """Note that a register is given a value here, wherever it was declared."""
-        self._partial.pop(value.text, None)
-        self._overwritten[value.text] += 1
+    @entered_by_with("with w.role(role, warp):")
+    def role(self, role: Role, warp: Value) -> Iterator[None]:
+        """Trace the body of `role`: its warps enter, the others jump over it; registers inside are the role's own.
 
-    def require_made(self, value: Value) -> None:
-        """Refuse a value that was made in a branch, outside of it and of others with the same condition.
+        Parameters
+        ----------
+        role
+            Whose body it is.
+        warp
+            The warp's index, as `Writer.warp` or `Writer.broadcast` makes it.
 
         Raises
         ------
         TraceError
-            ``TK-TRACE-021`` with where the branch was left.
+            ``TK-PART-001`` for what is no role, and for another value than the warp's index; ``TK-ROLE-002`` for roles
+            that share warps or stand in each other; ``TK-ROLE-003`` for warps that the kernel does not have.
         """
-        partial = self._partial.get(value.text)
-        if partial is not None and not partial.conditions <= {branch.condition for branch in self._branches}:
-            raise TraceError(
-                f"{value!r} is made under w.when() at {partial.where}, and used behind it, where lanes that took the "
-                "other way have none; nearest: a w.variable() before the branch, assigned in it",
-                code="TK-TRACE-021",
-            )
-
-    @contextmanager
-    def role(self, role: Role, warp: Value) -> Iterator[None]:
-        """Trace the body of `role`: its warps enter, the others jump over it; registers inside are the role's own."""
+        if not isinstance(role, Role):
+            raise illegal("w.role", "role", role, "a Role, with its warps and what they may do", 'plan["mma"]')
+        if not isinstance(warp, Value) or warp.text not in self.warp_indices | self.broadcasts:
+            raise illegal("w.role", "warp", warp, "the warp's index", "w.warp()")
         if self._role is not None:
             raise TraceError(
                 f"role {role.name!r} opened inside role {self._role.name!r}; roles are disjoint sets of warps",
@@ -244,13 +245,14 @@ class ControlFlow:
             )
 
     def require_closed(self) -> None:
-        """Refuse a loop, branch or role that Python left before its end.
+        """Refuse a loop, branch or role that Python left before its end, or never entered.
 
         Raises
         ------
         TraceError
-            ``TK-TRACE-007`` with what is open, and where it was opened.
+            ``TK-TRACE-007`` with what is open, and where it was opened; ``TK-TRACE-022`` with what was not entered.
         """
+        self.openings.require_entered()
         if self._open:
             raise self._left_early()
 

@@ -358,15 +358,21 @@ def require_call(owner: str, name: str, function: Callable[..., Any], *positions
     Raises
     ------
     TraceError
-        ``TK-FIT-001`` with how it is called, and how it can be.
+        ``TK-FIT-001`` with how it is called, and how it can be; for what is no function.
     """
+    called = ", ".join([*positions, *(f"{one}=" for one in named)])
+    if not callable(function):
+        raise TraceError(
+            f"{owner}({name}=) is given {shown(function)}, which cannot be called; nearest: lambda {called}: "
+            f"{shown(function)}",
+            code="TK-FIT-001",
+        )
     signature = _signature(function)
     if signature is None:
         return
     try:
         signature.bind(*positions, **named)
     except TypeError as error:
-        called = ", ".join([*positions, *(f"{one}=" for one in named)])
         given = getattr(function, "__qualname__", type(function).__name__).rpartition(".")[2]
         said = f"{owner}({name}=) is given {given}{signature}, but is called with ({called}): {error}"
         raise TraceError(said, code="TK-FIT-001") from None

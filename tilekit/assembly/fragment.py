@@ -167,8 +167,16 @@ class Fragment:
     @cached_property
     def call(self) -> str:
         """How it is called: ``group.name``; of a file that is not tilekit's the path in place of the group."""
-        ours = self.file.is_relative_to(fragment_root())
-        return f"{self.file.stem if ours else self.file}.{self.name}"
+        return f"{self.file.stem if self._ours else self.file}.{self.name}"
+
+    @property
+    def stays_in_registers(self) -> bool:
+        """Whether it is known not to reach memory; of a file that is not tilekit's nothing is."""
+        return self._ours and self.kind in ("scalar", "control")
+
+    @cached_property
+    def _ours(self) -> bool:
+        return self.file.is_relative_to(fragment_root())
 
     def with_locals(self, names: Mapping[str, str], dialect: Dialect) -> Fragment:
         """The same fragment with other names for some of its locals."""

@@ -200,6 +200,12 @@ class SharedMemory:
         TraceError
             ``TK-SHARED-001``, as for `allocate`.
         """
+        if not isinstance(declared, SharedDeclaration):
+            raise TraceError(
+                f"w.shared.place takes a SharedDeclaration and is given {declared!r}; nearest: "
+                "w.shared.allocate(name, size=...)",
+                code="TK-SHARED-001",
+            )
         name, size, count, alignment, kind = declared
         numbers = {"size": size, "count": count, "alignment": alignment}
         if not isinstance(name, str) or not all(isinstance(number, Integral) for number in numbers.values()):

@@ -7,8 +7,9 @@ instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, overload
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.trace import Operation
@@ -18,6 +19,50 @@ if TYPE_CHECKING:
     from tilekit.assembly.writer import Writer
 
 Operand: TypeAlias = "Value | int | float"
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "power": operator.pow,
+    "negative": operator.neg,
+    "absolute": operator.abs,
+    "invert": operator.invert,
+    "left_shift": operator.lshift,
+    "right_shift": operator.rshift,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
+"""What NumPy calls Python's operators where one of their operands is its own."""
+
+
+def _refuses(what: str, instead: str) -> Callable[..., NoReturn]:
+    """A method for an operation that no device value has."""
+
+    def refuse(self: Value, *others: object) -> NoReturn:
+        raise TraceError(f"{self!r} has no {what}; {instead}", code="TK-TRACE-004")
+
+    return refuse
+
+
+def _gathers(sign: str, operation: Callable[[Any, Any], Value]) -> Callable[[Value, Operand], Value]:
+    """The method for Python's ``value += other``, which gives `value`'s name to another register."""
+
+    def gather(self: Value, other: Operand) -> Value:
+        self._writer.presence.require_of_round(self, sign)
+        return operation(self, other)
+
+    return gather
 
 
 class Value:
@@ -69,20 +114,35 @@ class Value:
     def __rmul__(self, other: Operand) -> Value:
         return self * other
 
+    def __neg__(self) -> Value:
+        return self._binary("mul", -1)
+
     def __floordiv__(self, other: Operand) -> Value:
         # ptxas makes a real division even of one by a constant 2 (40 instructions; 13.0 and 13.5).
         bits = self._power_of_two(other)
         return self._divide("div", other) if bits is None else self >> bits
 
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return self._writer.constant(self.type, other) // self
+
     def __mod__(self, other: Operand) -> Value:
         bits = self._power_of_two(other)
         return self._divide("rem", other) if bits is None else self & ((1 << bits) - 1)
 
+    def __rmod__(self, other: Operand) -> Value:
+        return self._writer.constant(self.type, other) % self
+
     def __lshift__(self, bits: Operand) -> Value:
         return self if _is_int(bits, 0) else self._shift("shl", bits)
 
+    def __rlshift__(self, other: Operand) -> Value:
+        return self._writer.constant(self.type, other) << self
+
     def __rshift__(self, bits: Operand) -> Value:
         return self if _is_int(bits, 0) else self._shift("shr", bits)
+
+    def __rrshift__(self, other: Operand) -> Value:
+        return self._writer.constant(self.type, other) >> self
 
     def __and__(self, other: Operand) -> Value:
         return self._bitwise("and", other)
@@ -93,9 +153,22 @@ class Value:
     def __xor__(self, other: Operand) -> Value:
         return self._bitwise("xor", other)
 
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
     def __invert__(self) -> Value:
         self.require(self.type is not F32, "bits")
         return self._writer.operate("not", self.type, self.type, self)
+
+    __iadd__ = _gathers("+", operator.add)
+    __isub__ = _gathers("-", operator.sub)
+    __imul__ = _gathers("*", operator.mul)
+    __ifloordiv__ = _gathers("//", operator.floordiv)
+    __imod__ = _gathers("%", operator.mod)
+    __ilshift__ = _gathers("<<", operator.lshift)
+    __irshift__ = _gathers(">>", operator.rshift)
+    __iand__ = _gathers("&", operator.and_)
+    __ior__ = _gathers("|", operator.or_)
+    __ixor__ = _gathers("^", operator.xor)
 
     # -- comparison ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +200,7 @@ class Value:
                 self._writer.lost_uniform.append(move)
             self.uniform = False
         self._writer.emit(move)
-        self._writer.made(self)
+        self._writer.presence.made(self)
 
     def retyped(self, type_: RegisterType) -> Value:
         """Return the same register seen as another type of the same width; emits nothing."""
@@ -164,6 +237,40 @@ class Value:
             code="TK-TRACE-003",
         )
 
+    __getitem__ = _refuses("elements", "it is one register: a tile of them has, such as w.tile(type, count, name)")
+    __float__ = _refuses(
+        "Python float, so `float` and `math` cannot use it",
+        "the fragments of w.isa.elementwise compute: absolute, divide, exp2, log2, sqrt, tanh and others",
+    )
+    __truediv__ = __rtruediv__ = _refuses("/", "write w.isa.elementwise.divide(a=, b=) for f32, // for integers")
+    __pow__ = __rpow__ = _refuses("**", "write x * x, or w.isa.elementwise.exp2(x=), log2 and sqrt")
+    __abs__ = _refuses("abs", "write w.isa.elementwise.absolute(x=)")
+    __divmod__ = __rdivmod__ = _refuses("divmod", "write // and %")
+    __matmul__ = __rmatmul__ = _refuses("@", "tiles are multiplied by a component, such as Wgmma or MmaSync")
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise TraceError(
+                f"{self!r} is a device value, which has no number to format as {spec!r}; nearest: no format",
+                code="TK-TRACE-003",
+            )
+        return repr(self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        if ufunc.__name__ not in _UFUNCS or method != "__call__" or keywords:
+            raise TraceError(
+                f"{self!r} is a device value, which NumPy's {ufunc.__name__} cannot compute with; the fragments of "
+                "w.isa.elementwise do: absolute, divide, exp2, log2, maximum, sqrt, tanh and others",
+                code="TK-TRACE-004",
+            )
+        import numpy as np  # the caller has it
+
+        cells = [np.empty((), object) if isinstance(given, Value) else given for given in inputs]
+        for cell, given in zip(cells, inputs, strict=True):
+            if isinstance(given, Value):
+                cell[()] = given
+        return np.frompyfunc(_UFUNCS[ufunc.__name__], len(cells), 1)(*cells)
+
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _binary(self, operation: str, other: Operand) -> Value:
@@ -171,7 +278,11 @@ class Value:
         return self._writer.operate(operation, self.type, self.type, self, other)
 
     def _divide(self, operation: str, other: Operand) -> Value:
-        self.require(self.type is not F32, "integer division")
+        self.require(self.type is not F32, "integer division (w.isa.elementwise.divide(a=, b=) divides f32)")
+        if _is_int(other, 0):
+            raise TraceError(
+                f"{self!r} is divided by 0, which has no result; write a divisor of at least 1", code="TK-TRACE-005"
+            )
         return self._binary(operation, other)
 
     def _power_of_two(self, divisor: Operand) -> int | None:

@@ -34,6 +34,7 @@ class Verbs:
     fragments: FragmentFiles
     isa: FragmentLibrary
     broadcasts: set[str]
+    warp_indices: set[str]
 
     if TYPE_CHECKING:
 
@@ -90,6 +91,7 @@ class Verbs:
     def warp(self) -> Value:
         """Index of the warp within its CTA, u32 and known to be uniform."""
         value: Value = self.isa.special.warp_index()
+        self.warp_indices.add(value.text)
         return value
 
     def cta(self) -> Value:

@@ -9,7 +9,7 @@ Python runs once; what it calls on the writer becomes text. Device loops and bra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -153,6 +153,8 @@ class Writer(ControlFlow, Verbs):
         self._names = Names(self._reserved)
         self._hygienic: dict[Fragment, Fragment] = {}
         ControlFlow.__init__(self)
+        self.warp_indices: set[str] = set()
+        """Registers that hold the warp's index."""
         self._declared: dict[str, Origin] = {}
         self.barriers = NamedBarriers(chip, threads)
         self.shared_base = self.new(SMEM, "smem_base", uniform=True)
@@ -171,8 +173,7 @@ class Writer(ControlFlow, Verbs):
         require_symbol("w.new", "hint", hint)
         name = self._names.new(hint)
         self._scopes[-1].registers.append(Register(name, type_))
-        if self._branches:
-            self._branches[-1].made.append(name)
+        self.presence.declared(name)
         return Value(self, type_, name, uniform=uniform)
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
@@ -180,7 +181,10 @@ class Writer(ControlFlow, Verbs):
         require_symbol("w.tile", "hint", hint)
         name = self._names.prefix(hint, count)
         self._scopes[-1].registers.append(Register(name, type_, count))
-        return RegisterTile([Value(self, type_, f"{name}{i}", uniform=False) for i in range(count)])
+        values = [Value(self, type_, f"{name}{i}", uniform=False) for i in range(count)]
+        for value in values:
+            self.presence.declared(value.text)
+        return RegisterTile(values)
 
     def constant(self, type_: RegisterType, value: Operand) -> Value:
         """Return a new register holding `value` (a number, or another register's present value)."""
@@ -193,6 +197,7 @@ class Writer(ControlFlow, Verbs):
         require_symbol("w.variable", "name", name)
         register = self.new(type_, name, uniform=not isinstance(initial, Value) or initial.uniform)
         register.assign(initial)
+        self.presence.is_variable(register)
         return register
 
     def operand(self, value: Operand, type_: RegisterType) -> Source:
@@ -207,7 +212,7 @@ class Writer(ControlFlow, Verbs):
             return number(value, type_)
         if not value.type.shares_registers(type_):
             raise TraceError(f"{value!r} given where a {type_} is needed", code="TK-TRACE-005")
-        self.require_made(value)
+        self.presence.require(value)
         return value
 
     def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
@@ -216,13 +221,13 @@ class Writer(ControlFlow, Verbs):
         self.emit(Operation(name, type_, result, tuple([self.operand(operand, type_) for operand in operands])))
         return result
 
-    def place(self, fragment: Fragment, /, **given: Any) -> Any:
+    def place(self, fragment: Fragment, /, *unnamed: Any, **given: Any) -> Any:
         """Emit `fragment` with the operands `given` and return its outputs (None, a value, or a tuple).
 
         Raises
         ------
         FragmentError
-            Naming the fragment, the operand and what was given: a missing or unknown operand, a wrong register type or
+            Naming the fragment, the operand and what was given: a missing, unknown or unnamed operand, a wrong type or
             list length, an illegal immediate, what is no fragment (``TK-FRAG-002``), a fragment the target does not
             have (``TK-FRAG-003``), an aligned fragment where lanes may have diverged (``TK-FRAG-004``), a fragment this
             role may not use (``TK-ROLE-001``).
@@ -234,6 +239,9 @@ class Writer(ControlFlow, Verbs):
                 code="TK-FRAG-002",
             )
         inputs, immediates = fragment.inputs, {i.name: i for i in fragment.immediates}
+        if unnamed:
+            named = ", ".join(f"{name}=..." for name in (*inputs, *immediates))
+            raise fragment.error(f"takes its operands by name, and was given {len(unnamed)} without; write ({named})")
         taken = inputs.keys() | immediates.keys()
         if taken != given.keys():
             unknown, missing = given.keys() - taken, taken - given.keys()
@@ -245,8 +253,8 @@ class Writer(ControlFlow, Verbs):
         bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
         bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
         for name in inputs:
-            if isinstance(given[name], Value):
-                self.require_made(given[name])
+            for value in _registers(given[name]):
+                self.presence.require(value)
         uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
         outputs, loses = [], False
         for operand in fragment.operands:
@@ -257,7 +265,7 @@ class Writer(ControlFlow, Verbs):
                 keeps = uniform and not self.divergent
                 loses = loses or (given[operand.name].uniform and not keeps)
                 given[operand.name].uniform = keeps
-                self.made(given[operand.name])
+                self.presence.made(given[operand.name])
         placement = Placement(self._own_names(fragment), bound)
         if loses:
             self.lost_uniform.append(placement)
@@ -303,7 +311,15 @@ class Writer(ControlFlow, Verbs):
     # -- small expressions --------------------------------------------------------------------------------------------
 
     def select(self, condition: Value, if_true: Operand, if_false: Operand, type_: RegisterType = U32) -> Value:
-        """``condition ? if_true : if_false`` without a branch."""
+        """``condition ? if_true : if_false`` without a branch; both are of `type_`."""
+        for given in (if_true, if_false):
+            if isinstance(given, Value) and not given.type.shares_registers(type_):
+                name = given.type.name.upper()
+                raise TraceError(
+                    f"w.select() of a {type_} is given {given!r}; its fourth argument is the type of both: "
+                    f"w.select(condition, if_true, if_false, registers.{name})",
+                    code="TK-TRACE-005",
+                )
         result = self.new(type_, "sel", uniform=all_uniform(condition, if_true, if_false))
         choices = self.operand(if_true, type_), self.operand(if_false, type_)
         self.emit(Operation("select", type_, result, (*choices, self.operand(condition, PRED))))
@@ -319,6 +335,15 @@ class Writer(ControlFlow, Verbs):
         result = self.new(U64, "wide", uniform=all_uniform(a, b))
         self.emit(Operation("widen", U32, result, (self.operand(a, U32), self.operand(b, U32))))
         return result
+
+    @property
+    def reaches_memory(self) -> bool:
+        """Whether anything traced so far may: arithmetic and control of tilekit's own do not."""
+        return any(
+            isinstance(line.statement, str)
+            or (isinstance(line.statement, Placement) and not line.statement.fragment.stays_in_registers)
+            for line in self._root.lines()
+        )
 
     # -- the finished text --------------------------------------------------------------------------------------------
 
@@ -392,3 +417,10 @@ class Writer(ControlFlow, Verbs):
         if operand.length is None:
             return self.new(operand.type, operand.name, uniform=uniform)
         return self.tile(operand.type, operand.length, operand.name)
+
+
+def _registers(given: object) -> Iterable[Value]:
+    """The registers of an operand."""
+    if isinstance(given, Value):
+        return (given,)
+    return given if isinstance(given, RegisterTile) else ()

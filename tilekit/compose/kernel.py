@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
+from tilekit.assembly.fit import Whole, illegal, require_call, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, Writer
 from tilekit.compose.declared import Declared
@@ -64,6 +64,8 @@ class Traced:
         Shared memory that a launch must ask for, bytes; 0 where the text says it.
     roles, shared
         The roles, and the shared-memory map.
+    reaches_memory
+        Whether anything in it may; else it writes no output.
     waits
         Whether it waits for the kernels ahead of it in the stream.
     profile
@@ -76,6 +78,7 @@ class Traced:
     shared_bytes: int
     roles: tuple[Role, ...]
     shared: tuple[SharedArray, ...]
+    reaches_memory: bool
     waits: bool
     profile: TileProfiler | None
 
@@ -150,8 +153,8 @@ class ComposedKernel(ArrayKernel):
         Raises
         ------
         TraceError
-            ``TK-COMP-004`` where it returns no scheduler, ``TK-COMP-005`` where shared memory exceeds the CTA's, and
-            what tracing raises.
+            ``TK-COMP-004`` where it returns no scheduler, ``TK-COMP-005`` where shared memory exceeds the CTA's,
+            ``TK-FIT-001`` for a scheduler whose `schedule` does not take the call, and what tracing raises.
         ArgumentError
             ``TK-PAR-003`` for a parameter that does not say how its value follows from a call.
         """
@@ -170,6 +173,7 @@ class ComposedKernel(ArrayKernel):
                 "StreamKScheduler, ...), which says how many clusters a launch has",
                 code="TK-COMP-004",
             )
+        require_call(type(scheduler).__name__, "schedule", scheduler.schedule, "call")
         for parameter in w.parameters:
             require_value(parameter)
         return Traced(
@@ -179,6 +183,7 @@ class ComposedKernel(ArrayKernel):
             shared_bytes=w.shared.size if w.dialect.shared_at_launch else 0,
             roles=tuple(w.roles),
             shared=tuple(w.shared.arrays),
+            reaches_memory=w.reaches_memory,
             waits="grid.wait" in w.placed,
             profile=w.profiler if isinstance(w.profiler, TileProfiler) else None,
         )
@@ -248,6 +253,8 @@ class ComposedKernel(ArrayKernel):
         ArgumentError
             For arrays that are not as the kernel's operands say (``TK-COMP-002``, ``TK-COMP-003``) or that a component
             cannot take; ``TK-API-001`` where the GPU is another chip than the kernel's.
+        TraceError
+            ``TK-COMP-011`` where nothing that the kernel traces can write an output.
         """
         require_device(self, device, "TK-COMP-002")
         found = read_arrays(self.name, self.operands, arrays, named)
@@ -269,6 +276,12 @@ class ComposedKernel(ArrayKernel):
             known = EmulatorKeywords.__annotations__
             for option in chosen.keys() - known.keys():
                 raise ArgumentError.of("emulator", option, legal=", ".join(known), code="TK-COMP-002")
+        if not self.traced.reaches_memory:
+            raise TraceError(
+                f"{self.name} traces nothing that writes {', '.join(outputs)}: it places no instruction that reaches "
+                "memory; nearest: driver.trace(w), of the driver that it makes",
+                code="TK-COMP-011",
+            )
         return plan_for(self, bound, device, chosen)
 
     def emulate(

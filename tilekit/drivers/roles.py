@@ -10,11 +10,11 @@ Another role is a body and a line: `match_bodies` finds the body of each role of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import illegal, require_call
+from tilekit.assembly.openings import entered_by_with
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tiles.cluster import Cluster
@@ -72,7 +72,7 @@ def trace_roles(w: Writer, warp: Value, bodies: Sequence[tuple[Role, Body]]) -> 
 
 
 @call_checked
-@contextmanager
+@entered_by_with("with working_threads(w, warp, role, cluster):")
 def working_threads(w: Writer, warp: Value, role: Role, cluster: Cluster) -> Iterator[None]:
     """Enter with the threads that do the role's work: all of them, or one, perhaps of a CTA pair's leader alone."""
     if not role.one_thread:
@@ -87,14 +87,14 @@ def working_threads(w: Writer, warp: Value, role: Role, cluster: Cluster) -> Ite
 
 
 @call_checked
-@contextmanager
+@entered_by_with("with one_thread(w, warp, role):")
 def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
     """Enter with one thread of the role's first warp; the warp reconverges at the end, other warps jump over."""
     with w.when(warp == role.warps.start), elected(w):
         yield
 
 
-@contextmanager
+@entered_by_with("with elected(w):")
 def elected(w: Writer) -> Iterator[None]:
     """Enter with one thread of each warp, which reconverges at the end."""
     with w.when(w.elect()):

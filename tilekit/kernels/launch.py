@@ -76,4 +76,9 @@ def require_value(parameter: Parameter) -> Callable[[Call], Any]:
 
 def _value(parameter: Parameter, call: Call) -> runtime.Parameter:
     value: runtime.Parameter = require_value(parameter)(call)
-    return value if parameter.type is MAP else _KINDS[parameter.type](value)
+    if parameter.type is MAP:
+        return value
+    try:
+        return _KINDS[parameter.type](value)
+    except ArgumentError as error:
+        raise ArgumentError(f"kernel parameter {parameter.name!r}: {error.message}", code=error.code) from None

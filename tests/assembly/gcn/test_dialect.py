@@ -387,9 +387,9 @@ def test_what_the_chip_lacks() -> None:
 def test_roles_are_no_instruction_set_s_own() -> None:
     """A role is a branch of whole waves."""
     w = Writer("k", target=GFX950, threads=128)
-    warp = w.parameter("warp", U32)
-    with w.role(Role("only", range(1, 2), frozenset()), warp):
-        warp.assign(3)
+    value = w.parameter("value", U32)
+    with w.role(Role("only", range(1, 2), frozenset()), w.warp()):
+        value.assign(3)
     assert any(re.fullmatch(r"s_cbranch_scc[01] \.Lend_only", line) for line in code(w))
 
 
