@@ -105,8 +105,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "scales of columns": (lambda: _product(lambda out: {"scale_b": out[3]}), "out overlaps scale_b"),
     "a residual a row on": (lambda: _residual(1), "out overlaps residual"),
     "one for all of a batch": (_residual_of_all, "out overlaps residual"),
-    "an epilogue's operand": (lambda: _product(lambda out: {"epilogue": two(out[2])}), "out overlaps operand0 of two"),
-    "an epilogue's output": (_further_output, "out's output1 overlaps a"),
+    "an epilogue's operand": (lambda: _product(lambda out: {"epilogue": two(out[2])}), r"out\[0\] overlaps row"),
+    "an epilogue's output": (_further_output, r"out\[1\] overlaps a"),
     "bias of a convolution": (lambda: _convolution(0), "out overlaps bias"),
     "its second value": (lambda: _convolution(2), "out overlaps bias"),
     "ends": (lambda: _in_groups(0), "out overlaps ends"),
@@ -114,7 +114,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "counts": (_counted, "out overlaps counts"),
     "scales as a matrix": (lambda: _scales(0, plain=True), "out overlaps scale_a"),
     "scales laid out": (lambda: _scales(1024, plain=False), "out overlaps scale_a"),
-    "scales in quantised values": (_scales_in_values, "out overlaps scale_a"),
+    "scales in quantised values": (_scales_in_values, r"out\[0\] overlaps scale_a"),
 }
 
 

@@ -29,24 +29,24 @@ from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
-    "conv2d: reading a call": 463,
+    "conv2d: reading a call": 467,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: the loader of chips without such an engine": 108,
     "conv2d: its spec, reading a call, chips": 150,
-    "conv2d: gradients": 254,
+    "conv2d: gradients": 263,
     "conv2d: gradients without copies": 430,
     "conv2d: images' gradients with a stride": 256,
     "blockwise: payload and factors, spec, entry": 200,
-    "blockwise: accumulators with factors, reads ahead": 190,
+    "blockwise: accumulators with factors, reads ahead": 205,
     "blockwise: values in the stages": 96,
     "blockwise: reading a call": 136,
     "blockwise: binding": 25,
     "conv2d: lines that name a residual": 60,
-    "block_scaled: payload, op, spec, entry": 202,
+    "block_scaled: payload, op, spec, entry": 200,
     "block_scaled: scales of waves, chips": 170,
-    "block_scaled: reading a call": 245,
-    "block_scaled: quantised outputs": 482,
+    "block_scaled: reading a call": 247,
+    "block_scaled: quantised outputs": 484,
     "block_scaled: binding": 46,
     "block_scaled: the kernel that lays scales out": 55,
     "scaled products: which family, keywords, what is nearest": 120,
@@ -293,4 +293,4 @@ def test_values_of_columns_are_read_by_rows() -> None:
     for bias in (False, True):
         spec = replace(case, bias=bias).spec
         upright, turned = (estimate(tile.changed(swap_ab=swap), spec, SM_90A, **shape).total for swap in (False, True))
-        assert (upright > turned) is bias
+        assert upright > 1.02 * turned if bias else upright < 1.01 * turned

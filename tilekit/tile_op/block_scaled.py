@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from tilekit.annotations import call_checked
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import TMEM, U32
 from tilekit.assembly.writer import Writer
@@ -72,7 +71,6 @@ NVFP4 = ScaleFormat("nvfp4", "nvf4", ("e2m1x2",), E4M3, block=16, packed=2)
 FORMATS = {one.name: one for one in (MXFP8, MXFP4, NVFP4)}
 
 
-@call_checked
 @dataclass(frozen=True)
 class ScaleTile:
     """The scales of an operand's tile: atoms along K for each 128 rows, those of the first rows first.
