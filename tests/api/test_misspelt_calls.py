@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "attention": (lambda: tilekit.attention(A, A, A, casual=True), "nearest: 'causal'"),
     "attention's kernel": (lambda: tilekit.attention_kernel_for(A, A, A, casual=True), "nearest: 'causal'"),
     "a stream": (lambda: tilekit.conv2d(IMAGES, FILTERS, strem=None), "legal: .*stream.*nearest: 'stream'"),
-    "no filters": (lambda: tilekit.conv2d(IMAGES), r"conv2d\(\) has missing a required argument: 'w'; legal: x, w"),
+    "no filters": (lambda: tilekit.conv2d(IMAGES), r"conv2d\(\) is missing a required argument: 'w'; legal: x, w"),
     "three filters": (lambda: tilekit.conv2d(IMAGES, FILTERS, 1), "has too many positional arguments"),
     "a config": (lambda: tilekit.MatmulConfig(tiles=(128, 128)), "MatmulConfig.. has no keyword.*nearest: 'tile'"),
     "a spec": (lambda: tilekit.ElementwiseSpec(activaton="relu"), "nearest: 'activation'"),

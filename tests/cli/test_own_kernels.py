@@ -158,7 +158,7 @@ def second(w):
     ("name", "words"),
     [
         (":first", "mine.py:5: NameError: name 'undefined' is not defined"),
-        (":second", "mine.py:9: AttributeError: 'Call' object has no attribute 'kk'"),
+        (":second", "mine.py:9: AttributeError: 'LetteredCall' object has no attribute 'kk'"),
         (":fist", "it has no fist; kernels in"),
         ("", "legal is FILE.py:NAME, and no name is given; kernels in"),
         (":", "legal is FILE.py:NAME, and no name is given; kernels in"),

@@ -16,6 +16,7 @@ from tilekit.calls.conv2d_gradients import _remainders
 from tilekit.errors import ArgumentError
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.runtime import driver
+from tilekit.runtime.emulated import noted
 
 TYPES = (ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn)
 
@@ -235,7 +236,13 @@ def test_a_gradient_of_all_pixels_is_written_where_it_belongs(
     """Without a stride filters alone are rearranged, unless the convolution returns more than there is."""
     seen = []
     rearrange = conv2d_gradients.rearrange
-    monkeypatch.setattr(conv2d_gradients, "rearrange", lambda *a, **k: (seen.append(a), rearrange(*a, **k)))
+
+    def counted(*arguments: Any, **options: Any) -> None:
+        if noted() is None:  # else the emulator's time is estimated
+            seen.append(arguments)
+        rearrange(*arguments, **options)
+
+    monkeypatch.setattr(conv2d_gradients, "rearrange", counted)
     ways = {"stride": (1, 1), "padding": (pad, pad), "dilation": (1, 1), "groups": 1}
     case = Gradients(0, (1, 5, 4, 8), (8, taps, taps, 8), ways, np.float16)
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from types import CodeType
 
 _ASSEMBLY = str(Path(__file__).resolve().parent)
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
+_CALLS = str(Path(_PACKAGE) / "annotations.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Origin:
 
 
 def origin() -> Origin:
-    """Return the innermost caller that is neither this package's assembly layer nor a context manager's machinery."""
+    """Return the innermost caller that is neither this package's assembly layer nor machinery of calls and contexts."""
     frame = sys._getframe(1)
     while True:
         component, file = _names(frame.f_code)
@@ -39,6 +40,6 @@ def _names(code: CodeType) -> tuple[str, str]:
     """What code is called in an `Origin`, and its file; no file for code that is passed over."""
     file = code.co_filename
     component = code.co_qualname.replace("<locals>.", "").replace("<", "").replace(">", "")
-    if file.startswith(_ASSEMBLY) or file.endswith("contextlib.py"):
+    if file.startswith(_ASSEMBLY) or file == _CALLS or file.endswith("contextlib.py"):
         return component, ""
     return component, file[len(_PACKAGE) + 1 :] if file.startswith(_PACKAGE) else Path(file).name

@@ -273,7 +273,7 @@ class _Reader:
             and store_kind(view.address, matrix) == "tma"
         ):
             self.source = flat
-            self.names["source"] = name
+            self.names["residual"] = name
             self.places.append(Place("source", view.dtype))
             return
         self.places.append(Place("matrix", view.dtype, batched=bool(batch)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
@@ -189,19 +189,28 @@ class Call:
         return known[name]
 
 
+class _Letter:
+    """An extent that a call may lack: its own comes before this, which says that there is none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, call: Call, owner: type[Call]) -> Any:
+        return call.number(self._name)
+
+
 @dataclass(frozen=True)
 class LetteredCall(Call):
     """A call of operands whose extents have letters: it has an m, n or k where `numbers` has that letter."""
+
+    m = cast(Any, _Letter("m"))
+    n = cast(Any, _Letter("n"))
+    k = cast(Any, _Letter("k"))
 
     def __post_init__(self) -> None:
         for letter in ("m", "n", "k"):
             if letter not in self.numbers:
                 object.__delattr__(self, letter)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("m", "n", "k"):
-            return self.number(name)  # which says that there is none
-        raise AttributeError(name)
 
 
 def fits(what: str, value: int, bits: int = 32, code: str = "TK-MM-015") -> int:

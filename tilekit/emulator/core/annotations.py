@@ -332,7 +332,11 @@ def fault_of_call(name: str, signature: inspect.Signature, given: Sequence[Any],
         With what is legal, and the keyword that is nearest; empty where nothing is wrong.
     """
     parameters = signature.parameters.values()
-    by_name = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+    by_name = [
+        p.name
+        for p in parameters
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in ("self", "cls")
+    ]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for option in options:
             if option not in by_name:
@@ -342,7 +346,8 @@ def fault_of_call(name: str, signature: inspect.Signature, given: Sequence[Any],
     try:
         signature.bind(*given, **options)
     except TypeError as error:
-        return f"{name}() has {error}; legal: {', '.join(by_name)}"
+        verb = "is" if str(error).startswith("missing") else "has"
+        return f"{name}() {verb} {error}; legal: {', '.join(by_name)}"
     return ""
 
 
@@ -442,7 +447,8 @@ class Annotations:
         self, function: Callable[..., Any], given: Sequence[Any], options: Mapping[str, Any], name: str = ""
     ) -> None:
         """Raise the error for a call that a function, or the maker of a class that has `name`, cannot take."""
-        fault = fault_of_call(name or function.__name__, inspect.signature(function), given, options)
+        name = name or function.__qualname__.rpartition("<locals>.")[2]
+        fault = fault_of_call(name, inspect.signature(function), given, options)
         if fault:
             raise self._wrong_call(fault) from None
 
