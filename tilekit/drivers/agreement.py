@@ -53,3 +53,17 @@ def check_agreement(
     for argument, its, ours, side in zip(("tile_m", "tile_n"), given, wanted, ("rows", "columns"), strict=True):
         if its != ours:
             raise illegal(f"{driver}'s raster", argument, its, f"{ours}, the {side} of a tile that {name} makes", ours)
+
+
+def check_bytes(loader: object, sync: object) -> None:
+    """Compare the bytes that a ring's barriers expect of a stage with those that a loader brings.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` where they differ.
+    """
+    brought, expected = getattr(loader, "brings", None), getattr(sync, "stage_bytes", None)
+    if None not in (brought, expected) and brought != expected:
+        legal = f"{brought}, what {type(loader).__name__}'s copies bring to a stage"
+        raise illegal(type(sync).__name__, "stage_bytes", expected, legal, brought)

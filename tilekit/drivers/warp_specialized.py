@@ -17,7 +17,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import check_components, handed, illegal
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.drivers.agreement import check_agreement
+from tilekit.drivers.agreement import check_agreement, check_bytes
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
@@ -223,11 +223,7 @@ class WarpSpecialized:
             scheduler=self.scheduler,
             epilogue=self.epilogue,
         )
-        sync = self.inputs.sync
-        brought, expected = getattr(self.loader, "brings", None), getattr(sync, "stage_bytes", None)
-        if None not in (brought, expected) and brought != expected:
-            legal = f"{brought}, what {type(self.loader).__name__}'s copies bring to a stage"
-            raise illegal(type(sync).__name__, "stage_bytes", expected, legal, brought)
+        check_bytes(self.loader, self.inputs.sync)
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
