@@ -9,6 +9,7 @@
     python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
     python -m benchmarks.sweep --configs spread --suite random --seed 11 --sample 60    # to fit the model to
     python -m benchmarks.sweep --configs spread --suite random --seed 31 --behind 1     # cases that are behind cuBLAS
+    python -m benchmarks.sweep --configs contenders --suite random --seed 5 --rounds 4 --turn 0.025    # for trees
     python -m benchmarks.sweep --again sweep.json --most 8 --turn 0.1     # the quickest of an earlier one, for longer
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
     python -m benchmarks.sweep --configs rings --case '936x2304x2048 bf16→bf16 mn/mn'    # a stage more, 2x2 clusters

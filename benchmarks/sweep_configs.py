@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice, product
+from random import Random
 from typing import Any, cast
 
 from tilekit.bench.workload import MatmulWorkload
+from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.picker import pick, ranked
 from tilekit.kernels.matmul.sm_90a.candidates import candidates, tuning_candidates
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -131,6 +133,26 @@ def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
             yield from (config.changed(k_group=slices) for slices in (1, 2, 4))
 
 
+CONTENDERS = 1.15
+"""How many times as long as the model's best a config may take, by the model, to be a contender."""
+
+
+def contenders(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
+    """What the picker may take if it errs a little: the first six, the best of each kind near them, and a few others.
+
+    What trees learn from, which tell such configs apart. Of products that gemv mostly gets, only the first.
+    """
+    entries = ranked(workload.spec, SM_90A, **shape_of(workload))
+    near = [entry for entry in entries if entry.total <= CONTENDERS * entries[0].total]
+    configs = [cast(MatmulConfig, entry.config) for entry in near]
+    yield from configs[:6]
+    if workload.m <= MOST_TOKENS:
+        return
+    kinds = {(c.swap_ab, c.pingpong, c.cluster, c.split_k, c.cluster_k): c for c in reversed(configs)}
+    yield from [c for c in kinds.values() if c not in configs[:6]][-5:]
+    yield from Random(f"{workload.label} {workload.kind}").sample(configs, min(3, len(configs)))
+
+
 def rings(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """The model's best, and what it likes less: the best of each of these kinds.
 
@@ -167,6 +189,7 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "streamed": streamed,
     "everything": everything,
     "spread": spread,
+    "contenders": contenders,
     "rings": rings,
     "promotions": promotions,
 }

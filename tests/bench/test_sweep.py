@@ -176,15 +176,26 @@ def test_a_spread_holds_what_the_model_would_not_choose() -> None:
 def test_rings_come_with_one_buffer_and_with_two() -> None:
     """So that the stage is all that differs; and clusters of two by two are there."""
     tried = list(sweep_configs.rings(sweep.workload_of("936x2304x2048 bf16→bf16 mn/mn")))
-    deeper = [c for c in tried if c.output_buffers == 1]
+    pairs = [(c, two) for c in tried if c.output_buffers == 1 and (two := c.changed(output_buffers=2)) in tried]
     spec = MatmulWorkload(64, 64, 64, a_major="mn", b_major="mn").spec
-    for config in deeper:
-        two = config.changed(output_buffers=2)
-        assert two in tried
-        assert config.resolved_stages(SM_90A, spec) > two.resolved_stages(SM_90A, spec)
+    for one, two in pairs:
+        assert one.resolved_stages(SM_90A, spec) > two.resolved_stages(SM_90A, spec)
     assert len({str(config) for config in tried}) == len(set(tried))
-    assert len(deeper) >= 8
+    assert len(pairs) >= 8
     assert any(c.cluster == (2, 2) for c in tried)
+
+
+def test_contenders_are_near_the_first_and_of_several_kinds() -> None:
+    """The picker's choice comes first, others are legal and within 15 % of it by the model; rows of a gemv get six."""
+    workload = sweep.workload_of("530x664x10752 bf16→bf16 k/k")
+    tried = list(dict.fromkeys(sweep_configs.contenders(workload)))
+    times = sweep.model_clocks(tried, workload)
+    assert tried[0] == sweep_configs.choice(workload)
+    assert all(config.legal(SM_90A, workload.spec) for config in tried)
+    assert max(times.values()) <= 1.16 * times[tried[0]]
+    assert len({(c.swap_ab, c.cluster, c.split_k) for c in tried}) >= 5
+    assert len(tried) <= 14
+    assert len(list(sweep_configs.contenders(sweep.workload_of("4x4096x4096 bf16→bf16 k/k")))) == 6
 
 
 def test_a_case_is_read_by_its_name() -> None:

@@ -105,7 +105,7 @@ def test_columns_beyond_a_small_k_take_time(k: int, falls: bool) -> None:
     """A k-block that is mostly beyond K is dearer than one that is full; K of whole k-blocks never gets cheaper."""
     before, after = (ranked(MatmulSpec(), SM_90A, m=2930, n=656, k=each)[0].total for each in (k, 2 * k + 1))
     assert (after < before) is falls
-    assert after > 0.8 * before
+    assert after > 0.75 * before
 
 
 @ON_BOTH
@@ -343,10 +343,13 @@ def test_the_ranking_can_be_read(chip: Target) -> None:
 
 @ON_BOTH
 def test_few_rows_become_columns(chip: Target) -> None:
-    """For 16 rows the operands are swapped, and M is one tile's columns; for 4096 rows it is several tiles' of many."""
+    """Of 8192 columns of A's 16 rows M is one tile's columns, operands swapped; of 4096 rows several tiles' of many.
+
+    On Hopper a tile of 16 of an instruction's 64 rows is as quick (33.45 us both, H200), and may be picked.
+    """
     few, large = (pick(MatmulSpec(), chip, m=m, n=8192, k=8192) for m in (16, 4096))
-    assert few.swap_ab
-    assert few.tile[1] == 16
+    assert min(few.tile) == few.tile[few.swap_ab] == 16
+    assert few.swap_ab or chip is SM_90A
     assert min(large.tile) >= 128
 
 

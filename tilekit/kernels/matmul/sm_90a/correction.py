@@ -28,11 +28,10 @@ PATH = Path(__file__).with_name("correction.npz")
 NEAR = 1.2
 """How many times as long as the best a config may take, by the model, to be corrected: trees move few by more."""
 
-DOUBT = 0.015
+DOUBT = 0.008
 """By how much another config than the model's own first must be better: the best of many corrections is a lucky one.
 
-Of 80 random products where the two differ (H200), others that were said to be less than 1.5 % better took 1 % longer,
-the rest 2.7 % less.
+Six folds over 874 cases lose 2.45 % with 0, 2.41 % with 0.8 % and 2.50 % with 1.5 %.
 """
 
 LEAST_CLOCKS = 6000.0
