@@ -8,18 +8,35 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.matmul.launches_sm_90a import consumers
 from tests.matmul.launches_sm_100a import pairs, single
 from tests.matmul.matmul_launch import LaunchCase, Problem, computes
+from tilekit import MatmulConfig
 from tilekit.dtypes import BF16
 from tilekit.emulator.core.schedules import Pending
 from tilekit.emulator.ptx.copies.bulk import Load
 from tilekit.emulator.ptx.execution.scheduler import Machine
+
+HOPPER = (
+    LaunchCase(consumers(64, 64, stages=2), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
+    LaunchCase(
+        consumers(64, 64, (2, 1), schedule="pingpong", consumers=2, stages=6),
+        computes(residual=BF16), tiles=(2, 2), k_blocks=3,
+    ),
+)  # fmt: skip
+"""Where a residual always waits."""
 
 CASES = (
     LaunchCase(single(128, 64, stages=2, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
     LaunchCase(pairs(128, 64, stages=6, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=3),
 )
 """A ring that holds less than the first tile, and one that holds all of it."""
+
+HOPPER = (
+    LaunchCase(consumers(64, 64, stages=2), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
+    LaunchCase(consumers(128, 64, (2, 1), stages=6), computes(residual=BF16), tiles=(2, 2), k_blocks=3),
+)
+"""The same where a residual always waits."""
 
 Loads = dict[tuple[int, int], list[str]]
 
@@ -51,17 +68,21 @@ def first_operands(case: LaunchCase, loads: Loads, seed: int) -> Counter[int]:
     return Counter(roles.index("epilogue_load") for roles in loads.values())
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_operands_come_first(case: LaunchCase, loads: Loads) -> None:
-    """No CTA loads of its residual before it has filled the ring or loaded its first tile; without the knob some do."""
+@pytest.mark.parametrize("case", [*CASES, *HOPPER], ids=str)
+def test_operands_come_first(case: LaunchCase, loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CTA loads of its residual before it has filled the ring or loaded its first tile; without it some do."""
     wanted = 2 * min(case.config.stages or 0, case.k_blocks)
     for seed in range(4):
         assert min(first_operands(case, loads, seed)) >= wanted
-    plain = replace(case, config=case.config.changed(load_order=False))
+    if case in CASES:
+        plain = replace(case, config=case.config.changed(load_order=False))
+    else:
+        monkeypatch.setattr(MatmulConfig, "orders_loads", lambda config, spec: False)
+        plain = replace(case)
     assert min(min(first_operands(plain, loads, seed)) for seed in range(4)) < wanted
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *HOPPER], ids=str)
 def test_an_empty_sum_has_no_operands(case: LaunchCase, loads: Loads) -> None:
     """With K = 0 the residual alone is stored, and no role waits for operands."""
     inputs = case.inputs(Problem(200, 96, 0), "integers", 1)

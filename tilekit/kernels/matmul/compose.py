@@ -74,7 +74,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     sync = None if config.driver in TOGETHER else chip.sync(w, spec, config, plan, cluster, stages)
     accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles)
     order = None
-    if config.load_order:
+    if config.orders_loads(spec):
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
     starts = StartOrder(w, cluster) if config.numbers_starts else None
     if scheduler is None:

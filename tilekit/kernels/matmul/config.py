@@ -96,6 +96,10 @@ class KernelConfig(ABC):
     def __post_init__(self) -> None:
         check_fields(self)
 
+    def orders_loads(self, spec: MatmulSpec) -> bool:
+        """Whether the role that loads for the epilogue waits until the operands of the first tile are on their way."""
+        return self.load_order
+
     @property
     def cluster_size(self) -> int:
         """CTAs of a cluster."""

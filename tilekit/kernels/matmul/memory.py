@@ -50,7 +50,7 @@ class KernelMemory(NamedTuple):
             barriers=config.ring_barriers(RING),
             rest=(
                 *config.accumulator_memory(),
-                *(LoadOrder.declared() if config.load_order else ()),
+                *(LoadOrder.declared() if config.orders_loads(spec) else ()),
                 *(StartOrder.declared() if config.numbers_starts else ()),
                 *(ClcScheduler.declared(config.clc_stages) if config.claims_tiles else ()),
             ),

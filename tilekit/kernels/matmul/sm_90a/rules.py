@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
-from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
@@ -66,6 +65,9 @@ a residual 176 of 232 fit, in turn too (`TURN_HEADROOM` comes on top), and 184 m
 
 ptxas 13.0.88 and 13.5.37.
 """
+
+SPREAD_TOTALS_HEADROOM = 80
+"""The same of a Python epilogue with totals of rows: 152 of 232 and 80 of 160 fit, 160 and 88 may spill."""
 
 WIDE_SHARE = 232
 """Registers of a thread of two consumers."""
@@ -246,6 +248,22 @@ def _pingpong(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[
         yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
 
 
+def _loads_headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
+    """Registers of a thread that loads what rows and columns need, of its `share`."""
+    functions, narrow = spec.functions, share < WIDE_SHARE
+    written = isinstance(functions, WrittenSpec)
+    lone = LONE_HEADROOM if written and config.consumers == 1 else 0
+    shares = config.split_k > 1 or config.stream_k > 0
+    if spec.store != "tma" or (config.swap_ab and functions.scale_a):
+        return SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM + lone
+    if isinstance(functions, WrittenSpec) and (functions.outputs or (narrow and shares)):
+        return BIAS_HEADROOM + lone
+    if isinstance(functions, WrittenSpec) and functions.reduces:
+        return SPREAD_TOTALS_HEADROOM + lone
+    wide = SPREAD_TURN_HEADROOM if config.pingpong else SPREAD_HEADROOM
+    return (NARROW_SPREAD_HEADROOM if narrow else wide) + lone
+
+
 def _headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
     """Registers that a thread's epilogue takes of its `share`."""
     needs = [STAGED_HEADROOM]
@@ -263,12 +281,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
             needs.append(SEVERAL_TOTALS_SHARE_HEADROOM + lone if shares else SEVERAL_TOTALS_HEADROOM)
         elif shares:
             needs.append(TOTALS_SHARE_HEADROOM)
-    spread = isinstance(functions, ElementwiseSpec) and not (config.swap_ab and functions.scale_a)
-    if functions.loads and spec.store == "tma" and spread:
-        wide = SPREAD_TURN_HEADROOM if config.pingpong else SPREAD_HEADROOM
-        needs.append(NARROW_SPREAD_HEADROOM if share < WIDE_SHARE else wide)
-    elif functions.loads:
-        needs.append(SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM)
+    if functions.loads:
+        needs.append(_loads_headroom(config, spec, share))
     if spec.store == "direct":
         needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
         if config.swap_ab and functions.residual is not None:
