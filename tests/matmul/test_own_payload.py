@@ -369,8 +369,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "tiles on Blackwell": (lambda: tilekit.compile(of(), target="sm_100a"), "gives a stage back.*TK-MM-028"),
     "another chip": (lambda: tilekit.compile(of(), target="gfx950"), "gfx950.*TK-MM-028"),
     "an older chip": (lambda: tilekit.compile(of(), target="sm_80"), "sm_80.*TK-MM-028"),
-    "groups": (lambda: tilekit.compile(replace(of(), groups="ends")), "groups.*TK-MM-028"),
-    "batches": (lambda: tilekit.compile(replace(of(), batched=True)), "batches.*TK-MM-028"),
     "whole numbers": (
         lambda: tilekit.compile(replace(of(), a_dtype=tk.S8, b_dtype=tk.S8, out_dtype=tk.F32)),
         "s8.*TK-MM-028",

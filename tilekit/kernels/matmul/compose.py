@@ -58,14 +58,16 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     tiles = payload.allocate(w.shared, RING, stages)
     load_a, load_b = chip.loaders(w, spec, config, plan, cluster, stages)
     k = declare_k(w)
-    scheduler = None
+    scheduler = rows = None
     if chip.SCHEDULES_FIRST:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=None, starts=None)
+        rows = declare_rows(w) if spec.groups is not None else None
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=rows, starts=None)
     further = spec.further_loaders(w, op, payload, swapped=config.swap_ab, role=plan.get("load") or plan["mma"])
     loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
         w,
         columns=declare_columns(w),
+        rows=rows,
         stores=plan.get("epilogue") or plan["mma"],
         loads=plan.get("epilogue_load"),
         shares=Fixup if config.stream_k else SplitKReduction if config.split_k > 1 else None,
