@@ -91,7 +91,7 @@ def grouped(kind: str, a: Any, b: Any, **given: Any) -> Any:
 def test_exact(config: str, way: str, kind: str) -> None:
     """Values of rows and of each group's columns, staged or ahead: groups end anywhere, nothing else is touched."""
     (target, chosen), sides = CONFIGS[config], WAYS[way]
-    if target == "sm_100a":
+    if config == "pairs":
         sides = (Side("left", sides[0].shape, False), Side("right", sides[1].shape, False))
     a, b, left, right = operands(kind)
     if not sides[1].own:
@@ -105,14 +105,16 @@ EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "row_facto
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-def test_picked_and_again(target: str) -> None:
+@pytest.mark.parametrize("way", ["staged", "ahead"])
+def test_picked_and_again(way: str, target: str) -> None:
     """The family picks a config for a payload of a matmul; other values have another result."""
-    a, b, left, right = operands("ends")
-    own = tk.OwnComponents(payload=EXAMPLE["PAYLOADS"]["sm_100a"])
+    kind = "counts" if way == "staged" else "ends"  # where groups begin anywhere, copies of values along M cannot
+    a, b, left, right = operands(kind)
+    own = tk.OwnComponents(payload=EXAMPLE["PAYLOADS"][way])
     given: dict[str, Any] = {"components": own, "target": target}
     for factor in (1, 2):
-        found = grouped("ends", a, b, arrays={"factor": np.ascontiguousarray(factor * left.T)}, **given)
-        np.testing.assert_array_equal(found, expected("ends", a, b, factor * left, np.ones_like(right)))
+        found = grouped(kind, a, b, arrays={"factor": np.ascontiguousarray(factor * left.T)}, **given)
+        np.testing.assert_array_equal(found, expected(kind, a, b, factor * left, np.ones_like(right)))
 
 
 def loaded(w: tk.Writer, tile: tk.OperandTile, **how: Any) -> tk.TmaLoader:

@@ -74,7 +74,8 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         cluster=cluster,
     )
     sync = None if config.driver in TOGETHER else chip.sync(w, spec, config, plan, cluster, stages)
-    accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles)
+    inputs = None if sync is None else TilePipeline(payload, tiles, stages=stages, sync=sync)
+    accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles, inputs)
     order = None
     if config.load_order:
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
@@ -100,10 +101,10 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         "reduction": output.reduction,
         "profiler": profiler,
     }
-    if sync is None:
+    if inputs is None:
         return TOGETHER[config.driver](payload=payload, tiles=tiles, stages=stages, **parts)
     kernel = RINGS[config.driver](
-        inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
+        inputs=inputs,
         in_flight=config.in_flight,
         source=output.residual,
         order=order,
