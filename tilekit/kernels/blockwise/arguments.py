@@ -151,14 +151,15 @@ class GroupedBlockwiseArguments(Scaled, GroupedArguments):
         """Read and check a call's arguments, as `tilekit.grouped_matmul` takes them."""
         scale_a, scale_b = keywords.pop("scale_a", None), keywords.pop("scale_b", None)
         plain = cast(GroupedKeywords, keywords)
-        if plain.get("components") or plain.get("arrays"):
+        va, vb = _operands(a, b)
+        call = GroupedArguments.parse(a, b, ends, **plain)
+        if call.components:
             raise ArgumentError(
-                "components, or arrays for them, beside scale_a and scale_b: a product with scales of blocks has a "
-                "payload and accumulators of its own; nearest: no scales, and a payload that reads them",
+                "components beside scale_a and scale_b: a product with scales of blocks has a payload and accumulators "
+                "of its own; nearest: no scales, and a payload that reads them",
                 code="TK-MM-028",
             )
-        va, vb = _operands(a, b)
-        return cls.with_scales(GroupedArguments.parse(a, b, ends, **plain), va, vb, scale_a, scale_b)
+        return cls.with_scales(call, va, vb, scale_a, scale_b)
 
     @cached_property
     def spec(self) -> BlockwiseSpec:
