@@ -160,6 +160,13 @@ def call(*sides: Side, **changed: Any) -> Any:
 
 
 OF_GROUPS = MatmulSpec(components=tk.OwnComponents(payload=payload(*WAYS["ahead"])), groups="ends")
+LARGE = tk.OwnComponents(
+    payload=replace(
+        payload(*WAYS["staged along K"]),
+        inputs=(tk.Input("left", tk.F32, "mj"),),
+        tiles=lambda rows, columns: [tk.ValueTile("left", 65536, along_k=True)],
+    )
+)
 BYTES = np.zeros((G, K, N), ml_dtypes.float8_e4m3fn)
 WRONG: dict[str, tuple[Any, str]] = {
     "batches": (
@@ -184,6 +191,16 @@ WRONG: dict[str, tuple[Any, str]] = {
         "no component reads it.*TK-COMP-002",
     ),
     "an older chip": (lambda: call(*WAYS["ahead"], target="sm_80"), "sm_80.*TK-MM-028"),
+    "no room": (
+        lambda: tilekit.grouped_matmul(A, B, ENDS, arrays={"left": LEFT}, components=LARGE, target="sm_90a"),
+        "shared memory: .* over the .*TK-MM-006",
+    ),
+    "no role beside others": (
+        lambda: tilekit.grouped_matmul(
+            A, B, ENDS, target="sm_80", components=tk.OwnComponents(consumers=lambda w: tk.Cooperative())
+        ),
+        "consumers of the caller's divides tiles, and all of its warps are one role.*TK-MM-006",
+    ),
     "the transpose": (
         lambda: call(*WAYS["ahead"], config=MatmulConfig(swap_ab=True, in_flight=0)),
         "groups end between the rows of a tile",
