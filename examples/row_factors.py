@@ -2,8 +2,8 @@
 
     python examples/row_factors.py
 
-On Hopper factors come into the stages beside A and B. On Blackwell the tensor core gives stages back before threads
-could read them there, so threads read the factors of a k-block while the one before is multiplied.
+Factors come into the stages beside A and B, or threads read those of a k-block while the one before is multiplied, as
+they must in the pairs of CTAs that Blackwell's instructions may span.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def tiles(rows: int, columns: int) -> list[tk.ValueTile]:
 
 DECLARED = {"inputs": (tk.Input("factor", tk.F32, "jm"),), "blocks": (tk.Blocks("j", "k", BLOCK),)}
 PAYLOADS = {
-    "sm_90a": tk.OwnPayload(**DECLARED, factors=RowFactors, tiles=tiles, loader=load),
-    "sm_100a": tk.OwnPayload(**DECLARED, factors=RowFactors),
+    "staged": tk.OwnPayload(**DECLARED, factors=RowFactors, tiles=tiles, loader=load),
+    "ahead": tk.OwnPayload(**DECLARED, factors=RowFactors),
 }
 
 if __name__ == "__main__":
@@ -83,7 +83,8 @@ if __name__ == "__main__":
     a, b = (random.integers(-2, 3, shape).astype(tk.BF16.numpy) for shape in ((200, 320), (320, 136)))
     factor = 2.0 ** random.integers(-1, 2, (5, 200)).astype(np.float32)
     expected = (a.astype("f4") * factor.repeat(BLOCK, axis=0).T) @ b.astype("f4")
-    for chip, payload in PAYLOADS.items():
-        own = tk.OwnComponents(payload=payload)
-        result = tilekit.matmul(a, b, components=own, arrays={"factor": factor}, out_dtype=tk.F32, target=chip)
-        print(chip, "exact" if (result == expected).all() else "wrong")
+    for chip in ("sm_90a", "sm_100a"):
+        for way, payload in PAYLOADS.items():
+            own = tk.OwnComponents(payload=payload)
+            result = tilekit.matmul(a, b, components=own, arrays={"factor": factor}, out_dtype=tk.F32, target=chip)
+            print(chip, way, "exact" if (result == expected).all() else "wrong")

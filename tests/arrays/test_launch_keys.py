@@ -95,7 +95,7 @@ def matmul_pairs(torch: Any) -> dict[str, tuple[Arguments, Arguments]]:
         "epilogue": (plain, doubled(), halved()),
         "components": (plain, None, tilekit.OwnComponents(consumers=lambda w: Cooperative())),
         "arrays": (
-            plain | {"components": tilekit.OwnComponents(payload=PAYLOADS["sm_90a"])},
+            plain | {"components": tilekit.OwnComponents(payload=PAYLOADS["staged"])},
             {"factor": torch.Tensor(4 * BLOCK, (1, 64), (64, 1), torch.float32)},
             {"factor": torch.Tensor(5 * BLOCK, (1, 64), (64, 1), torch.float32)},
         ),
@@ -141,6 +141,12 @@ def grouped_pairs(torch: Any) -> dict[str, tuple[Arguments, Arguments]]:
         "out_dtype": (plain, None, "bf16"),
         "config": (plain, *(tilekit.MatmulConfig((64, 128), (1, 1), 1, stages=stages) for stages in (3, 4))),
         "target": (plain, None, "sm_90a"),
+        "components": (plain, None, tilekit.OwnComponents(consumers=lambda w: Cooperative())),
+        "arrays": (
+            plain | {"components": tilekit.OwnComponents(payload=PAYLOADS["ahead"])},
+            {"factor": torch.Tensor(4 * BLOCK, (1, 128), (128, 1), torch.float32)},
+            {"factor": torch.Tensor(5 * BLOCK, (1, 128), (128, 1), torch.float32)},
+        ),
     }
     return {name: (rest | {name: one}, rest | {name: other}) for name, (rest, one, other) in values.items()}
 

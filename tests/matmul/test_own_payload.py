@@ -22,7 +22,7 @@ from tilekit.tuning.table import Problem
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "row_factors.py"))
 PAYLOADS: dict[str, tk.OwnPayload] = EXAMPLE["PAYLOADS"]
-STAGED, AHEAD = PAYLOADS["sm_90a"], PAYLOADS["sm_100a"]
+STAGED, AHEAD = PAYLOADS["staged"], PAYLOADS["ahead"]
 RowFactors, load = EXAMPLE["RowFactors"], EXAMPLE["load"]
 
 M, N, K = 300, 264, 328
@@ -70,9 +70,12 @@ def test_exact_on_hopper(payload: tk.OwnPayload, config: Any) -> None:
 
 
 @pytest.mark.parametrize("config", BLACKWELL)
-def test_exact_on_blackwell(config: Any) -> None:
-    """Factors that are read ahead, of single CTAs and of pairs."""
-    result, expected = product(AHEAD, "sm_100a", config)
+@pytest.mark.parametrize("payload", [STAGED, AHEAD], ids=["staged", "ahead"])
+def test_exact_on_blackwell(payload: tk.OwnPayload, config: Any) -> None:
+    """Factors that come into the stages, and those read ahead, these also of pairs."""
+    if payload is STAGED and config is not None and config.cta_group > 1:
+        config = replace(config, cta_group=1)
+    result, expected = product(payload, "sm_100a", config)
     assert (result == expected).all()
 
 
@@ -189,7 +192,7 @@ class OneOffset(RowFactors):  # type: ignore[misc,valid-type]
             self.values = self.staged.take(w, stage, self.row, 2)
 
 
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize(("payload", "target"), [(STAGED, "sm_90a"), (AHEAD, "sm_100a"), (STAGED, "sm_100a")])
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
@@ -198,10 +201,10 @@ class OneOffset(RowFactors):  # type: ignore[misc,valid-type]
         (OneOffset, r"(StagedValues|Ahead)\(offsets=2\); legal: a list of whole numbers"),
     ],
 )
-def test_factors_of_no_use(target: str, factors: Any, words: str) -> None:
+def test_factors_of_no_use(payload: tk.OwnPayload, target: str, factors: Any, words: str) -> None:
     """What is no function, gives no four values, or asks for values at no places is named."""
     with pytest.raises(TilekitError, match=words):
-        product(replace(PAYLOADS[target], factors=factors), target)
+        product(replace(payload, factors=factors), target)
 
 
 def test_too_few_bytes() -> None:
@@ -366,11 +369,12 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "an unknown letter": (lambda: replace(STAGED, blocks=()), r"Blocks\('j', 'k', 64\).*TK-COMP-001"),
     "a letter of the product": (lambda: tk.Blocks("n", "k", 64), "TK-COMP-001"),
     "runs of nothing": (lambda: tk.Blocks("j", "k", 0), "at least 1.*TK-COMP-001"),
-    "tiles on Blackwell": (lambda: tilekit.compile(of(), target="sm_100a"), "gives a stage back.*TK-MM-028"),
+    "tiles of pairs": (
+        lambda: tilekit.compile(of(), "sm_100a", BlackwellConfig(tile=(128, 128), cta_group=2)),
+        "cta_group=2: threads read a payload's tiles.*TK-MM-006",
+    ),
     "another chip": (lambda: tilekit.compile(of(), target="gfx950"), "gfx950.*TK-MM-028"),
     "an older chip": (lambda: tilekit.compile(of(), target="sm_80"), "sm_80.*TK-MM-028"),
-    "groups": (lambda: tilekit.compile(replace(of(), groups="ends")), "groups.*TK-MM-028"),
-    "batches": (lambda: tilekit.compile(replace(of(), batched=True)), "batches.*TK-MM-028"),
     "whole numbers": (
         lambda: tilekit.compile(replace(of(), a_dtype=tk.S8, b_dtype=tk.S8, out_dtype=tk.F32)),
         "s8.*TK-MM-028",

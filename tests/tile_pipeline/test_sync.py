@@ -465,3 +465,47 @@ def test_a_ring_knows_no_barrier() -> None:
     for name in ("ring.py", "sync.py", "position.py"):
         text = (folder / name).read_text("utf-8")
         assert not re.search(r"isinstance|w\.ptx|w\.isa|import \w*(Mbarrier|NamedBarrier|Counter)", text), name
+
+
+ISSUE = Role("issue", range(1, 2), frozenset({"sync", "wait", "mma"}), one_thread=True)
+
+
+def read_beside(w: Writer, cluster: Cluster, **how: Any) -> MbarrierSync:
+    """A ring that a commit gives back, with warps that read it, too."""
+    sides = {"producers": (ALONE,), "consumers": (ISSUE,), "readers": (READ,), "released_by": "commit"}
+    return MbarrierSync(w, "r", stages=2, stage_bytes=4, cluster=cluster, **(sides | how))
+
+
+def test_readers_count_beside_commits() -> None:
+    """A commit, and an arrival a warp that reads; each side has its own handle, and no other role's."""
+    w = Writer("k", target="sm_100a", threads=32 * 5)
+    sync = read_beside(w, Cluster.read(w, 1, 1))
+    assert sync.empty.arrivals == 1 + READ.arrivals
+    payload = Payload([Words(32)], k=1)
+    ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=sync)
+    with w.role(READ, w.warp()):
+        ring.reader(w)
+        with pytest.raises(TraceError, match=r"the consumers' side.*TK-ROLE-004"):
+            ring.consumer(w, Committed(), in_flight=0)
+    with w.role(ISSUE, w.warp()), pytest.raises(TraceError, match=r"the readers' side.*TK-ROLE-004"):
+        ring.reader(w)
+
+
+def test_readers_of_pairs_and_beside_threads() -> None:
+    """Of a pair's bytes only the leader's threads know; where threads give stages back, all that read are consumers."""
+    w = Writer("k", target="sm_100a", threads=32 * 5, cluster=2)
+    with pytest.raises(TraceError, match=r"threads of read.*leader's barrier.*group=1.*TK-TRACE-013"):
+        read_beside(w, Cluster.read(w, 2, 1, group=2))
+    w = Writer("k", target="sm_100a", threads=32 * 5)
+    with pytest.raises(TraceError, match=r"readers=.*then they are consumers.*TK-PART-001"):
+        read_beside(w, Cluster.read(w, 1, 1), released_by="threads")
+
+
+@pytest.mark.parametrize("make", [named_barriers, counters, single_counters, barriers])
+def test_a_ring_without_readers(make: Make) -> None:
+    """Strategies that know no such role are named."""
+    w = writer()
+    payload = Payload([Words(32)], k=1)
+    ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=make(w, 2))
+    with pytest.raises(TraceError, match=r"reader.*TK-FIT-001"):
+        ring.reader(w)

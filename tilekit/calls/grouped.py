@@ -14,6 +14,7 @@ from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
 from tilekit.kernels.grouped.arguments import GroupedArguments
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.kernels.matmul.any_config import AnyConfig
+from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.written_arguments import epilogue_key
 from tilekit.targets import PlaceName
 
@@ -30,6 +31,8 @@ class GroupedKeywords(TypedDict, total=False):
     activation: Activation | None
     epilogue: Any
     out_dtype: Any
+    components: OwnComponents | None
+    arrays: dict[str, Any] | None
     stream: Any
     config: AnyConfig | None
     target: PlaceName | None
@@ -56,6 +59,8 @@ def grouped_matmul(
     activation: Activation | None = None,
     epilogue: Any = None,
     out_dtype: Any = None,
+    components: OwnComponents | None = None,
+    arrays: dict[str, Any] | None = None,
     stream: Any = None,
     config: AnyConfig | None = None,
     target: PlaceName | None = None,
@@ -84,6 +89,9 @@ def grouped_matmul(
     epilogue
         A Python function that `tilekit.epilogue` marks, called with its operands: columns, (N,) or of each group (G, 1,
         N), numbers, and a matrix like the result.
+    components, arrays
+        As for `tilekit.matmul`. M of a payload's inputs are the rows of all groups: with `counts` G R. One that begins
+        with the letter g has an entry for each group. None beside scales of blocks.
     activation, out_dtype, stream, config, target
         As for `tilekit.matmul`; there are no 8-bit outputs.
 
@@ -110,6 +118,8 @@ def grouped_matmul(
                 activation,
                 written,
                 out_dtype,
+                components,
+                None if arrays is None else tuple((name, fingerprint(array)) for name, array in arrays.items()),
                 config,
                 target,
             )
@@ -120,7 +130,7 @@ def grouped_matmul(
             cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
             return out
     keywords: Any = {"counts": counts, "out": out, "activation": activation, "out_dtype": out_dtype}
-    keywords |= {"epilogue": epilogue, "config": config, "target": target}
+    keywords |= {"epilogue": epilogue, "components": components, "arrays": arrays, "config": config, "target": target}
     if scale_a is None and scale_b is None:
         return first_call(GroupedArguments.parse(a, b, ends, **keywords), stream, _launches, key)
     arguments = GroupedBlockwiseArguments.parse(a, b, ends, scale_a=scale_a, scale_b=scale_b, **keywords)

@@ -21,13 +21,13 @@ class Ahead:
     ----------
     w
         The writer; address, extent, and elements from one to the next, to those of the next k-block and, `grouped`, of
-        the next group become kernel parameters.
+        the next group or batch become kernel parameters.
     name
         Of the array.
     block
         Elements of K that share a value.
     grouped
-        Whether each group has its own.
+        Whether each group, or batch, has its own.
     """
 
     def __init__(self, w: Writer, name: str, *, block: Count, grouped: bool) -> None:
@@ -36,6 +36,7 @@ class Ahead:
 
         def address(call: Call) -> int:
             require_block("Ahead", name, block, call)
+            require_batches("Ahead", "grouped", grouped, name, call)
             return call.address(name)
 
         self._address = w.parameter(name, GMEM, address)
@@ -76,6 +77,14 @@ def require_block(owner: str, name: str, block: int, call: Call) -> None:
     declared = call.numbers.get(f"{name}_block", block)
     if declared != block:
         raise illegal(owner, "block", block, f"{declared}, the elements of K for which {name} has a value", declared)
+
+
+def require_batches(owner: str, what: str, given: bool, name: str, call: Call) -> None:
+    """Refuse a component that takes values for all batches, or groups, where each has its own; and the other way."""
+    declared = bool(call.numbers.get(f"{name}_batched", given))
+    if declared != given:
+        whose = "each batch, or group, has its own" if declared else "all batches, or groups, share one"
+        raise illegal(owner, what, given, f"{declared}: of {name} {whose}", declared)
 
 
 def require_offsets(owner: str, offsets: object) -> None:

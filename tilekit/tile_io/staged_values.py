@@ -15,7 +15,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import F32
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
-from tilekit.tile_io.ahead import require_block, require_offsets
+from tilekit.tile_io.ahead import require_batches, require_block, require_offsets
 from tilekit.tile_io.tma import MAX_BOX, SHARED_ALIGNMENT, TMA_ALIGNMENT, TmaBox
 from tilekit.tiles.call import Call
 from tilekit.tiles.stage import Stage
@@ -96,6 +96,7 @@ class ValueLoader:
 
         def described(call: Call) -> TensorMap:
             require_block("ValueLoader", tile.name, block, call)
+            require_batches("ValueLoader", "batched", batched, tile.name, call)
             return box.describe(call, tile.name)
 
         self.map = w.tensor_map(f"{tile.name}_map", described)

@@ -16,6 +16,7 @@ from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators, RegisterOp
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators, TensorConsumer, TensorProducer
+from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tiles.stage import AsyncReader, HeldStage, Promote, Stage
 from tilekit.tiles.tile import Tile
 
@@ -155,11 +156,22 @@ def add_scaled(
 
 
 class ScaledTensorAccumulators(TensorAccumulators):
-    """A ring in tensor memory of the sums of k-blocks, which the epilogue role adds in registers."""
+    """A ring in tensor memory of the sums of k-blocks, which the epilogue role adds in registers.
 
-    def __init__(self, scales: Factors, w: Writer, memory: Any, op: Tcgen05, **how: Any) -> None:
+    Parameters
+    ----------
+    scales, w, memory, op, how
+        What sums are multiplied by, and as of `TensorAccumulators`.
+    inputs
+        The ring of what is multiplied, where factors come into its stages.
+    """
+
+    def __init__(
+        self, scales: Factors, w: Writer, memory: Any, op: Tcgen05, *, inputs: TilePipeline | None = None, **how: Any
+    ) -> None:
         super().__init__(w, memory, op, **how)
         self.scales = scales
+        self.inputs = inputs
 
     def producer(self, w: Writer, role: Role) -> BlockProducer:
         """Learn where the region is."""
@@ -189,6 +201,10 @@ class BlockConsumer(TensorConsumer):
 
     _accumulators: ScaledTensorAccumulators
 
+    def __init__(self, w: Writer, accumulators: ScaledTensorAccumulators, address: Value, group: Warpgroup) -> None:
+        super().__init__(w, accumulators, address, group)
+        self._stages = None if accumulators.inputs is None else accumulators.inputs.reader(w)
+
     @contextmanager
     def acquire(self, tile: Tile | None = None) -> Iterator[BlockConsumer]:
         """Add k-block after k-block; enter when the sums are complete."""
@@ -198,6 +214,9 @@ class BlockConsumer(TensorConsumer):
         self.clear(w)
         scales.turn(w, tile)
         for _ in w.range(tile.k_end, start=tile.k_first, step=scales.k_block, name="k"):
+            if self._stages is not None:
+                with self._stages.acquire() as stage:
+                    scales.take(w, stage)
             scales.advance(w)
             with super().acquire(tile):
                 for left in range(0, layout.columns, COLUMNS_AT_ONCE):

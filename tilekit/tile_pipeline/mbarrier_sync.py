@@ -27,7 +27,8 @@ class MbarrierSync:
     """Two mbarriers a stage: `full` counts the producers and their bytes, `empty` the consumers' releases.
 
     Arrival counts follow from the declarations: on `full` those of the producer roles (one of a single thread, else one
-    a warp), and on `empty` those of the consumer roles (one a warp) in every CTA that receives this CTA's loads.
+    a warp), and on `empty` those of the consumer roles and readers (one a warp) in every CTA that receives this CTA's
+    loads.
 
     Parameters
     ----------
@@ -50,12 +51,15 @@ class MbarrierSync:
         the bytes of both CTAs then count on the leader's `full` barrier, which only the leader waits for, and its
         commit gives the stage back to both (`blackwell`: PTX ISA, tcgen05.commit and cp.async.bulk.tensor with
         ``.cta_group::2``).
+    readers
+        Roles whose threads read what a stage holds beside the operands, where a commit says that these are read: their
+        warps arrive on `empty`, too, and a stage is given back when both have.
 
     Raises
     ------
     TraceError
-        ``TK-TRACE-013`` where threads are to fill the stages of CTA pairs: bytes and arrivals would have to count on
-        the leader's barrier.
+        ``TK-TRACE-013`` where threads are to fill or read the stages of CTA pairs: bytes and arrivals would have to
+        count on the leader's barrier, for which the other CTA's threads cannot wait.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class MbarrierSync:
         cluster: Cluster,
         filled_by: FilledBy = "engine",
         released_by: ReleasedBy = "threads",
+        readers: tuple[Role, ...] = (),
     ) -> None:
         require_sides("MbarrierSync", producers, consumers)
         if released_by == "commit" and not w.target.has("tensor_memory"):
@@ -85,16 +90,27 @@ class MbarrierSync:
                 f"the other CTA; take single CTAs (group=1), or load by TMA",
                 code="TK-TRACE-013",
             )
+        if readers and released_by != "commit":
+            legal = "none where threads give stages back: then they are consumers"
+            raise illegal("MbarrierSync", "readers", readers, legal, ())
+        if readers and cluster.is_leader is not None:
+            raise TraceError(
+                f"the stages of {name!r} are read by the threads of {', '.join(role.name for role in readers)}, but "
+                f"the bytes of a CTA pair count on its leader's barrier, for which only the leader's threads can wait; "
+                f"take single CTAs (group=1)",
+                code="TK-TRACE-013",
+            )
         self.stage_bytes = stage_bytes
         self.stages = stages
         self.cluster = cluster
         self.filled_by = filled_by
         self.released_by = released_by
         self.first_warp = producers[0].warps.start
-        loads, reads = tuple(r.name for r in producers), tuple(r.name for r in consumers)
+        self._consumers, self._readers = tuple(r.name for r in consumers), tuple(r.name for r in readers)
+        loads, reads = tuple(r.name for r in producers), (*self._consumers, *self._readers)
         full, empty = self.declared(name, stages)
         filled = sum(role.arrivals for role in producers)
-        read = sum(role.arrivals for role in consumers) * cluster.senders
+        read = sum(role.arrivals for role in (*consumers, *readers)) * cluster.senders
         self.full = w.shared.place(full, arrive=loads, wait=reads, arrivals=filled)
         self.empty = w.shared.place(empty, arrive=reads, wait=loads, arrivals=read)
 
@@ -134,8 +150,19 @@ class MbarrierSync:
         TraceError
             ``TK-ROLE-004`` in a role that is none of the consumers.
         """
-        w.require_role(self.full.wait, f"the consumers' side of {self.full.name!r}")
+        w.require_role(self._consumers, f"the consumers' side of {self.full.name!r}")
         return CommitConsumer(w, self) if self.released_by == "commit" else ArriveConsumer(w, self)
+
+    def reader(self, w: Writer) -> ConsumerSync:
+        """Waits for `full`, and arrivals of a warp on `empty`, beside those of a commit.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-004`` in a role that is none of the readers.
+        """
+        w.require_role(self._readers, f"the readers' side of {self.full.name!r}")
+        return ArriveConsumer(w, self)
 
 
 class EngineProducer:

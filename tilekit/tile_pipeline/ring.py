@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
+from typing import cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, checked, component, handed, illegal
+from tilekit.assembly.fit import Count, checked, component, handed, illegal, require_protocol
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.position import RingPosition
-from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
+from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, ReadStrategy, SyncStrategy
 from tilekit.tiles.stage import AsyncReader, AsyncWriter, HeldStage, Promote, Stage
 
 MAX_IN_FLIGHT = 1
@@ -92,6 +93,11 @@ class TilePipeline:
                 code="TK-TRACE-019",
             )
         return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader, promotes=promotes)
+
+    def reader(self, w: Writer) -> StageReader:
+        """Handle for a role whose threads read what stages hold beside the operands, which others multiply."""
+        require_protocol("TilePipeline", "sync", self.sync, ReadStrategy)
+        return StageReader(w, self.stages, cast(ReadStrategy, self.sync))
 
 
 class Producer(RingPosition):
@@ -223,6 +229,25 @@ class Consumer(RingPosition):
     def finish(self) -> None:
         """Wait for all reads: the accumulators are then complete."""
         self._reader.wait(self._w, 0)
+
+
+class StageReader(RingPosition):
+    """What a role may do with a ring that others multiply: look at the next stage. It is given back when all have."""
+
+    def __init__(self, w: Writer, stages: int, sync: ReadStrategy) -> None:
+        super().__init__(w, stages)
+        self._sync = handed(sync, "reader", sync.reader(w), ConsumerSync)
+        self._sync_name = type(sync).__name__
+
+    @contextmanager
+    def acquire(self) -> Iterator[Stage]:
+        """Wait for the next stage to be full; on exit the warp's lanes have read what they want of it."""
+        w, sync = self._w, self._sync
+        full = sync.consumer_wait(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name)
+        w.warp_sync()
+        sync.consumer_release(w, sync.ticket(self.stage))
+        self.advance()
 
 
 class HoldingConsumer(Consumer):

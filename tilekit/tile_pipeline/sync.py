@@ -71,3 +71,10 @@ class SyncStrategy(Protocol):
 
     def consumer(self, w: Writer) -> ConsumerSync:
         """Prepare a role that reads stages; once a role, by all of its threads that do so."""
+
+
+class ReadStrategy(SyncStrategy, Protocol):
+    """One whose stages further roles read, beside the consumers that multiply them."""
+
+    def reader(self, w: Writer) -> ConsumerSync:
+        """Prepare a role that reads stages which others multiply; once a role, by all of its threads that do so."""

@@ -152,7 +152,14 @@ class GroupedBlockwiseArguments(Scaled, GroupedArguments):
         scale_a, scale_b = keywords.pop("scale_a", None), keywords.pop("scale_b", None)
         plain = cast(GroupedKeywords, keywords)
         va, vb = _operands(a, b)
-        return cls.with_scales(GroupedArguments.parse(a, b, ends, **plain), va, vb, scale_a, scale_b)
+        call = GroupedArguments.parse(a, b, ends, **plain)
+        if call.components:
+            raise ArgumentError(
+                "components beside scale_a and scale_b: a product with scales of blocks has a payload and accumulators "
+                "of its own; nearest: no scales, and a payload that reads them",
+                code="TK-MM-028",
+            )
+        return cls.with_scales(call, va, vb, scale_a, scale_b)
 
     @cached_property
     def spec(self) -> BlockwiseSpec:

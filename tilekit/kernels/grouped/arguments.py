@@ -11,8 +11,10 @@ import numpy as np
 from tilekit.annotations import checked_values
 from tilekit.arrays import ArrayView, host_array, is_array, require_same_place, view_of_int32
 from tilekit.errors import ArgumentError
-from tilekit.kernels.arguments import Arguments, result_type, settings
+from tilekit.kernels.arguments import result_type, settings
 from tilekit.kernels.matmul.arguments import CallKeywords
+from tilekit.kernels.matmul.own import OwnComponents
+from tilekit.kernels.matmul.own_arguments import OwnArguments, OwnKeywords
 from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
@@ -22,7 +24,7 @@ from tilekit.tile_io.copy_plan import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 
 
-class GroupedKeywords(CallKeywords, total=False):
+class GroupedKeywords(CallKeywords, OwnKeywords, total=False):
     """What `tilekit.grouped_matmul` takes; it says what each is."""
 
     counts: Any
@@ -30,7 +32,7 @@ class GroupedKeywords(CallKeywords, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupedArguments(Arguments):
+class GroupedArguments(OwnArguments):
     """The arguments of products of groups of rows; `a` has the rows of all groups.
 
     Attributes
@@ -65,7 +67,7 @@ class GroupedArguments(Arguments):
         target, device = resolve_target(va, given.get("target"))
         rows = _flat(va, "a")
         group_rows = va.shape[1] if kind == "counts" else 0
-        return cls.of(
+        call = cls.of(
             _problem(target, rows, vb, kind, group_rows),
             rows,
             vb,
@@ -76,11 +78,13 @@ class GroupedArguments(Arguments):
             shape=(*va.shape[:-1], vb.shape[-1]),
             target=target,
             device=device,
+            components=given.get("components") or OwnComponents(),
             **settings(given),
             kind=kind,
             bounds=bounds,
             group_rows=group_rows,
         )
+        return call.with_inputs(given.get("arrays"), groups=vb.shape[0])
 
     @property
     def layout(self) -> ArrayView:
@@ -116,6 +120,7 @@ class GroupedArguments(Arguments):
             store=self.store,
             a_load=self.problem.a.load,
             b_load=self.problem.b.load,
+            components=self.components,
         )
 
     @property

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypedDict, Unpack, cast
 
 from tilekit.annotations import checked_values
-from tilekit.arrays import ArrayView, require_same_place
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
-from tilekit.errors import ArgumentError
-from tilekit.kernels.arguments import Arguments, result_type, settings
+from tilekit.kernels.arguments import result_type, settings
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.own import OwnComponents
+from tilekit.kernels.matmul.own_arguments import OwnArguments, OwnKeywords
 from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
-from tilekit.kernels.operands import matrices_of
-from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.kernels.problem import MatmulProblem, matrix_view
 from tilekit.kernels.resolve import resolve_target
 from tilekit.kernels.written_arguments import split_results
 from tilekit.targets import PlaceName
@@ -36,33 +34,25 @@ class CallKeywords(TypedDict, total=False):
     target: PlaceName | None
 
 
-class MatmulKeywords(EpilogueKeywords, CallKeywords, total=False):
+class MatmulKeywords(EpilogueKeywords, CallKeywords, OwnKeywords, total=False):
     """What `tilekit.matmul` takes; it says what each is."""
 
     precision: Precision | None
     accumulation: Accumulation
-    components: OwnComponents | None
-    arrays: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
-class MatmulArguments(Arguments):
+class MatmulArguments(OwnArguments):
     """The arguments of a product of two matrices, or of batches of them.
 
     Attributes
     ----------
     precision, accumulation
         How products of f32, and sums of 8-bit products, are made.
-    components
-        Components of the caller's.
-    inputs
-        Views of what a payload among these reads.
     """
 
     precision: Precision | None = None
     accumulation: Accumulation = "fast"
-    components: OwnComponents = field(default_factory=OwnComponents)
-    inputs: Mapping[str, ArrayView] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, a: Any, b: Any, *, memory: bool = True, **keywords: Unpack[MatmulKeywords]) -> Self:
@@ -104,48 +94,6 @@ class MatmulArguments(Arguments):
             **settings(given) | {"result": out},
         )
         return call.with_inputs(given.get("arrays"))
-
-    def with_inputs(self, arrays: Mapping[str, Any] | None) -> Self:
-        """The same call with what a payload of the caller's reads, checked.
-
-        Raises
-        ------
-        ArgumentError
-            ``TK-COMP-002`` for arrays too few, or of unknown names, ``TK-COMP-003`` for one that is not as it was
-            declared.
-        """
-        payload, p = self.components.payload, self.problem
-        if payload is None:
-            if arrays:
-                raise ArgumentError(
-                    f"arrays has {', '.join(map(str, arrays))}, and no component reads it; nearest: leave it out, or "
-                    "components=OwnComponents(payload=...)",
-                    code="TK-COMP-002",
-                )
-            return self
-        views = payload.read(arrays or {}, m=p.m, n=p.n, k=p.k)
-        taken = sorted(set(views) & set(self.arrays))
-        if taken:
-            raise ArgumentError(
-                f"arrays has {taken[0]}, and so has the epilogue; nearest: another name for one of them",
-                code="TK-COMP-002",
-            )
-        require_same_place([("a", self.a), *views.items()])
-        return replace(self, inputs=views)
-
-    @property
-    def arrays(self) -> dict[str, ArrayView]:
-        """Everything in memory, by the names of `Addresses`."""
-        return {**super().arrays, **self.inputs}
-
-    @property
-    def call(self) -> MatmulCall:
-        """What a launch needs beside addresses."""
-        call, payload = super().call, self.components.payload
-        if payload is None:
-            return call
-        matrices, numbers = matrices_of(self.inputs), payload.numbers(self.inputs)
-        return replace(call, matrices={**call.matrices, **matrices}, numbers={**call.numbers, **numbers})
 
     @cached_property
     def spec(self) -> MatmulSpec:

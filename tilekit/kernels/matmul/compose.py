@@ -58,21 +58,24 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     tiles = payload.allocate(w.shared, RING, stages)
     load_a, load_b = chip.loaders(w, spec, config, plan, cluster, stages)
     k = declare_k(w)
-    scheduler = None
+    scheduler = rows = None
     if chip.SCHEDULES_FIRST:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=None, starts=None)
+        rows = declare_rows(w) if spec.groups is not None else None
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=rows, starts=None)
     further = spec.further_loaders(w, op, payload, swapped=config.swap_ab, role=plan.get("load") or plan["mma"])
     loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
         w,
         columns=declare_columns(w),
+        rows=rows,
         stores=plan.get("epilogue") or plan["mma"],
         loads=plan.get("epilogue_load"),
         shares=Fixup if config.stream_k else SplitKReduction if config.split_k > 1 else None,
         cluster=cluster,
     )
     sync = None if config.driver in TOGETHER else chip.sync(w, spec, config, plan, cluster, stages)
-    accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles)
+    inputs = None if sync is None else TilePipeline(payload, tiles, stages=stages, sync=sync)
+    accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles, inputs)
     order = None
     if config.orders_loads(spec):
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
@@ -98,10 +101,10 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         "reduction": output.reduction,
         "profiler": profiler,
     }
-    if sync is None:
+    if inputs is None:
         return TOGETHER[config.driver](payload=payload, tiles=tiles, stages=stages, **parts)
     kernel = RINGS[config.driver](
-        inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
+        inputs=inputs,
         in_flight=config.in_flight,
         source=output.residual,
         order=order,

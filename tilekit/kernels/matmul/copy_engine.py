@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.kernels.matmul.memory import RING
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -61,6 +61,7 @@ def ring_sync(
     stages: int,
     *,
     released_by: ReleasedBy,
+    readers: tuple[Role, ...] = (),
 ) -> SyncStrategy:
     """Barriers on which copies count their bytes."""
     return MbarrierSync(
@@ -73,4 +74,5 @@ def ring_sync(
         cluster=cluster,
         filled_by="threads" if spec.copies else "engine",
         released_by=released_by,
+        readers=readers,
     )

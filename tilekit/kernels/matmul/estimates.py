@@ -279,7 +279,7 @@ def _drawn_sizes(m: int, groups: int, *, counted: bool) -> Array:
 def _rows_of(sizes: Array, heights: Array) -> Array:
     """Rows of tiles of each height in launches of groups with these sizes: ``(DRAWS, heights)``."""
     unique, which = np.unique(heights, return_inverse=True)
-    rows: Array = np.stack([np.ceil(sizes / height).sum(axis=1) for height in unique], axis=1)[:, which]
+    rows: Array = np.ceil(sizes[:, :, None] / unique).sum(axis=1)[:, which]
     return rows
 
 

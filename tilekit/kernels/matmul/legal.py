@@ -215,21 +215,13 @@ def check_payload(spec: MatmulSpec, target: Target) -> None:
             "no sums of k-blocks are apart; leave it out",
             code="TK-MM-028",
         )
-    if payload.tiles is not None and target.has("tensor_memory"):
-        raise ArgumentError(
-            f"components has a payload with tiles, and on {target.name} the tensor core gives a stage back, before the "
-            "threads that add could read them; nearest: a payload without tiles and loader, whose factors read global "
-            "memory (Ahead)",
-            code="TK-MM-028",
-        )
     for what, there, nearest in (
-        ("groups", spec.groups is not None, "one matmul a group"),
-        ("batches", spec.batched, "one matmul a batch"),
         ("operands of s8, whose sums are whole numbers", spec.whole, "bf16"),
         ("operands that threads copy", spec.copies, "rows that are padded to a multiple of 16 bytes"),
     ):
         if there:
             raise ArgumentError(f"components has a payload beside {what}; nearest: {nearest}", code="TK-MM-028")
+    payload.require_leading(batched=spec.batched, grouped=spec.groups is not None)
 
 
 def _check_whole(spec: MatmulSpec) -> None:

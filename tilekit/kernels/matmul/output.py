@@ -138,6 +138,7 @@ class OutputPlan:
         w: Writer,
         *,
         columns: Value,
+        rows: Value | None,
         stores: Role,
         loads: Role | None,
         shares: type[SplitKReduction | Fixup] | None,
@@ -149,8 +150,8 @@ class OutputPlan:
         ----------
         w
             The writer.
-        columns
-            N.
+        columns, rows
+            N, and M where it is declared already.
         stores, loads
             The role that runs the epilogue, and the one that loads what it reads.
         shares
@@ -161,7 +162,10 @@ class OutputPlan:
         spec, layout = self.spec, self.stored
         # M is declared by the component that needs it; groups of rows have declared it for their schedule.
         own = spec.components.functions is not None
-        rows = declare_rows(w) if self.direct or own or spec.functions.scale_a else None
+        if not (self.direct or own or spec.functions.scale_a):
+            rows = None
+        elif rows is None:
+            rows = declare_rows(w)
         precise = spec.precise
         functions: Fusion
         made = None

@@ -13,12 +13,16 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch_call import Addresses
-from tilekit.kernels.operands import Input, read_inputs
+from tilekit.kernels.operands import Input, matrices_of, read_inputs
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_io.staged_values import ValueTile
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.scaled_accumulators import Factors
 from tilekit.tile_pipeline.payload import StageTile
+from tilekit.tiles.call import Matrix
+
+LEADING = {"b": "batches", "g": "groups"}
+"""Letters that a shape may begin with, and what they count: matrices of a batch, or groups of A's rows."""
 
 TAKEN = ("c", "d", "k", "columns", "rows", *(one.name for one in fields(Addresses)))
 """Names of a product's own arrays and numbers."""
@@ -45,8 +49,8 @@ class Blocks:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if len(self.letter) != 1 or not self.letter.isalpha() or self.letter in "mnk":
-            legal = "one letter other than m, n and k"
+        if len(self.letter) != 1 or not self.letter.isalpha() or self.letter in ("m", "n", "k", *LEADING):
+            legal = "one letter other than m, n, k, b and g"
             raise ArgumentError.of("letter", self.letter, legal=legal, nearest="j", code="TK-COMP-001")
         if self.of not in tuple("mnk"):
             raise ArgumentError.of("of", self.of, legal="'m', 'n' or 'k'", nearest="k", code="TK-COMP-001")
@@ -64,7 +68,9 @@ class OwnPayload:
     Attributes
     ----------
     inputs
-        Arrays of a call, ``arrays={name: array}``; m, n and k are the product's extents.
+        Arrays of a call, ``arrays={name: array}``; m, n and k are the product's extents. A shape may begin with b,
+        where each matrix of a batch has values of its own, or with g, where each group of `tilekit.grouped_matmul`
+        has; of groups m are the rows of all of them.
     factors
         ``(w, layout, staged)`` makes the `Factors` of a thread; `staged` says where a stage's tiles lie, by name.
     blocks
@@ -97,13 +103,26 @@ class OwnPayload:
             if one.name in TAKEN or one.name in names[:index]:
                 legal = f"names that are not taken: {', '.join((*TAKEN, *names[:index]))} are"
                 raise ArgumentError.of("inputs", one.name, legal=legal, nearest=f"own_{one.name}", code="TK-COMP-001")
-            for letter in one.shape:
-                if letter not in known:
-                    legal = f"letters m, n and k, or of blocks: Blocks({letter!r}, 'k', 64)"
-                    raise ArgumentError.of(f"{one.name}'s shape", one.shape, legal=legal, code="TK-COMP-001")
-            if len(one.shape) > 2:
-                legal = "a letter or two: there are no batches"
-                raise ArgumentError.of(f"{one.name}'s shape", one.shape, legal=legal, code="TK-COMP-001")
+            self._check_shape(one, known)
+
+    def _check_shape(self, one: Input, known: set[str]) -> None:
+        """Check the letters of an input, of which those of the product and of blocks are `known`."""
+        shape, letters = f"{one.name}'s shape", one.shape.removeprefix(leading_letter(one))
+        for letter in letters:
+            if letter in LEADING:
+                legal = f"{letter}, which counts {LEADING[letter]}, first, and alone"
+                nearest = letter + "".join(other for other in one.shape if other not in LEADING)
+                raise ArgumentError.of(shape, one.shape, legal=legal, nearest=nearest, code="TK-COMP-001")
+            if letter not in known:
+                legal = f"letters m, n and k, or of blocks: Blocks({letter!r}, 'k', 64)"
+                raise ArgumentError.of(shape, one.shape, legal=legal, code="TK-COMP-001")
+        if len(letters) > 2:
+            legal = "a letter or two, and before them b of batches, or g of groups"
+            raise ArgumentError.of(shape, one.shape, legal=legal, code="TK-COMP-001")
+        of_rows = {"m", *(runs.letter for runs in self.blocks if runs.of == "m")}
+        if leading_letter(one) == "g" and of_rows & set(letters):
+            legal = "no g beside rows, which are those of all groups"
+            raise ArgumentError.of(shape, one.shape, legal=legal, nearest=letters, code="TK-COMP-001")
 
     def stage_tiles(self, rows: int, columns: int) -> tuple[StageTile, ...]:
         """Tiles of a stage beside A and B, for a CTA's tile of so many rows and columns."""
@@ -127,7 +146,7 @@ class OwnPayload:
     def _require_order(self, tile: ValueTile) -> None:
         """Check that values of a tile lie behind each other as those of its array do."""
         for one in self.inputs:
-            along = [letter in self._along_k for letter in one.shape]
+            along = [letter in self._along_k for letter in one.shape.removeprefix(leading_letter(one))]
             if one.name == tile.name and sorted(along) == [False, True]:
                 along_k = along[-1]
                 if tile.along_k != along_k:
@@ -165,26 +184,67 @@ class OwnPayload:
             raise illegal(kind, "registers", factors.registers, legal, self.registers)
         return factors
 
+    def require_leading(self, *, batched: bool, grouped: bool) -> None:
+        """Raise `ArgumentError` (``TK-MM-028``) for inputs of batches or groups beside a product without any."""
+        there = {"b": batched, "g": grouped}
+        for one in self.inputs:
+            letter = leading_letter(one)
+            if letter and not there[letter]:
+                rest = one.shape.removeprefix(letter)
+                raise ArgumentError(
+                    f"components has a payload whose {one.name}, {one.shape!r}, has values for {LEADING[letter]}, and "
+                    f"this product has no {LEADING[letter]}; nearest: "
+                    + (f"a payload whose {one.name} is {rest!r}" if rest else "a payload without it"),
+                    code="TK-MM-028",
+                )
+
     def read(self, arrays: Mapping[str, Any], **extents: int) -> dict[str, ArrayView]:
-        """Check a call's arrays against their declarations and the product's m, n and k, and each other."""
+        """Check a call's arrays against their declarations and the product's extents, and each other.
+
+        `extents` are m, n and k, of batches b, and of groups g.
+        """
+        self.require_leading(batched="b" in extents, grouped="g" in extents)
         known = {letter: (extent, "the product") for letter, extent in extents.items()}
         for runs in self.blocks:
             known[runs.letter] = -(-extents[runs.of] // runs.size), f"runs of {runs.size} of {runs.of}"
-        return read_inputs("a payload of yours", self.inputs, arrays, known)
+        views = read_inputs("a payload of yours", self.inputs, arrays, known)
+        for one in self.inputs:
+            letter, view = leading_letter(one), views[one.name]
+            if letter and view.shape[0] > 1 and not view.strides[0]:
+                raise ArgumentError(
+                    f"{one.name} is declared as {one.shape!r}, and its {LEADING[letter]} share one place (stride 0); "
+                    f"nearest: {one.shape.removeprefix(letter)!r}, which all {LEADING[letter]} share, or a copy",
+                    code="TK-COMP-003",
+                )
+        return views
+
+    def matrices(self, views: Mapping[str, ArrayView]) -> dict[str, Matrix]:
+        """The inputs that the copy engine can load: with two letters, batches and groups aside."""
+        plain = {one.name for one in self.inputs if len(one.shape.removeprefix(leading_letter(one))) == 2}
+        return matrices_of({name: view for name, view in views.items() if name in plain})
 
     def numbers(self, views: Mapping[str, ArrayView]) -> dict[str, float]:
         """What `Ahead` asks for: elements from k-block to k-block, from row to row or column to column, how many.
 
-        Also how many elements of K have a value in common.
+        Also elements from batch to batch or group to group, whether there are any, and how many elements of K have a
+        value in common.
         """
         along_k = self._along_k
         found: dict[str, float] = {}
         for one in self.inputs:
-            view = views[one.name]
-            axes = [(letter in along_k, *of) for letter, *of in zip(one.shape, view.strides, view.shape, strict=True)]
+            view, leading = views[one.name], leading_letter(one)
+            apart = view.strides[0] if leading and view.shape[0] > 1 else 0
+            found |= {f"{one.name}_group": apart, f"{one.name}_batched": bool(leading)}
+            every = zip(one.shape, view.strides, view.shape, strict=True)
+            axes = [(letter in along_k, *of) for letter, *of in every if letter != leading]
             steps = [step for along, step, _ in axes if along]
             pitch, extent = next(((step, extent) for along, step, extent in axes if not along), (0, 1))
             step = steps[0] if steps else 0
             found |= {f"{one.name}_step": step, f"{one.name}_pitch": pitch, f"{one.name}_extent": extent}
             found |= {f"{one.name}_block": along_k[letter] for letter in one.shape if letter in along_k}
         return found
+
+
+def leading_letter(one: Input) -> str:
+    """The letter of an input that counts batches or groups; none where all of them share its values."""
+    return one.shape[0] if one.shape[0] in LEADING else ""

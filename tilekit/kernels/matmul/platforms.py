@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.tile_io.payload_loader import OperandLoader
     from tilekit.tile_op.accumulators import Accumulators
+    from tilekit.tile_pipeline.ring import TilePipeline
     from tilekit.tile_pipeline.sync import SyncStrategy
     from tilekit.tiles.call import Load, Matrix
     from tilekit.tiles.cluster import Cluster
@@ -64,8 +65,9 @@ class Components(Protocol):
         plan: WarpPlan,
         cluster: Cluster,
         tiles: dict[str, SharedArray],
+        inputs: TilePipeline | None,
     ) -> Accumulators:
-        """Where the instruction `op` leaves its results; `tiles` is what it reads."""
+        """Where the instruction `op` leaves its results; `tiles` is what it reads, `inputs` the ring of these."""
 
 
 class Notes(Protocol):

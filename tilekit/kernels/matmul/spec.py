@@ -256,6 +256,11 @@ class MatmulSpec:
         staged = {name: place for name, place in tiles.items() if name not in ("a", "b")}
         return None if own is None else own.made(w, op.layout, staged, k)
 
+    @property
+    def staged_factors(self) -> bool:
+        """Whether factors of the caller's come into the stages."""
+        return self.components.payload is not None and self.components.payload.tiles is not None
+
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
     ) -> Callable[..., Any]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tilekit.assembly.shared import SharedArray
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.cdna.config import CdnaConfig
+    from tilekit.tile_pipeline.ring import TilePipeline
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
@@ -125,6 +126,7 @@ def accumulators(
     plan: WarpPlan,
     cluster: Cluster,
     tiles: dict[str, SharedArray],
+    inputs: TilePipeline | None,
 ) -> Accumulators:
     """Registers of the waves that multiply."""
     return RegisterAccumulators(op, whole=config.keeps_whole(spec))

@@ -16,6 +16,8 @@ from tilekit.tile_op.accumulators import Accumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.sync import SyncStrategy
 
 if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
@@ -27,7 +29,19 @@ COPIES_GROUPS = False
 
 load = copy_engine.load
 loaders = copy_engine.loaders
-sync = partial(copy_engine.ring_sync, released_by="commit")  # the tensor core gives stages back
+
+
+def sync(
+    w: Writer,
+    spec: MatmulSpec,
+    config: BlackwellConfig,
+    plan: WarpPlan,
+    cluster: Cluster,
+    stages: int,
+) -> SyncStrategy:
+    """The tensor core gives stages back; where threads read tiles of theirs, these do, too."""
+    readers = (plan["epilogue"],) if spec.staged_factors else ()
+    return copy_engine.ring_sync(w, spec, config, plan, cluster, stages, released_by="commit", readers=readers)
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
@@ -57,6 +71,7 @@ def accumulators(
     plan: WarpPlan,
     cluster: Cluster,
     tiles: dict[str, SharedArray],
+    inputs: TilePipeline | None,
 ) -> Accumulators:
     """Tensor memory, between the role that multiplies and the one that stores."""
     mma, epilogue = plan["mma"], plan["epilogue"]
@@ -71,6 +86,8 @@ def accumulators(
     make = spec.accumulators(TensorAccumulators, w, op, config.swap_ab, tiles)
     if spec.whole:
         make = partial(make, whole=config.keeps_whole(spec))
+    if spec.staged_factors:
+        make = partial(make, inputs=inputs)
     made: Accumulators = make(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
     op.claim(memory, mma)
     return made

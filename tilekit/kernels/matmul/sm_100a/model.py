@@ -97,12 +97,21 @@ TUNED: frozenset[str] = frozenset()
 
 
 def default(spec: MatmulSpec) -> BlackwellConfig:
-    """What suits large outputs; groups of rows and a scheduler of the caller's claim nothing, scales want room."""
+    """What suits large outputs; groups of rows and a scheduler of the caller's claim nothing, scales want room.
+
+    Threads that read tiles of a stage have single CTAs.
+    """
     claims = 0 if _keeps_schedule(spec) else BlackwellConfig.clc_stages
     if spec.tile_step > 1:
         return BlackwellConfig(accumulator_stages=1, clc_stages=claims)
-    config = BlackwellConfig(clc_stages=claims)
+    group = _group(spec)
+    config = BlackwellConfig(clc_stages=claims, cta_group=group, cluster=(group, 1))
     return _fitting(spec, replace(config, tile=(128, 96)) if spec.own_sums else config)
+
+
+def _group(spec: MatmulSpec) -> int:
+    """CTAs of an instruction: a pair, of which no threads can read tiles of a stage."""
+    return 1 if spec.staged_factors else 2
 
 
 def _keeps_schedule(spec: MatmulSpec) -> bool:
@@ -154,8 +163,8 @@ def slices_of_a_stage(rows: int, columns: int) -> int:
 
 
 def plain(spec: MatmulSpec, overrides: Mapping[str, Any]) -> BlackwellConfig:
-    """A cluster of one instruction: a pair, unless single CTAs are asked for."""
-    group = overrides.get("cta_group", 2)
+    """A cluster of one instruction: a pair, unless single CTAs are asked for, or are all that there can be."""
+    group = overrides.get("cta_group", _group(spec))
     return _fitting(spec, BlackwellConfig(cluster=(group, 1), cta_group=group))
 
 

@@ -93,6 +93,13 @@ def _pairs(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[
         )
 
 
+def _staged_factors(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Threads wait for the stages that they read tiles of, and only a pair's leader can."""
+    if spec.staged_factors and config.cta_group > 1:
+        text = f"cta_group={config.cta_group}: threads read a payload's tiles, and cannot wait for those of a pair"
+        yield Violation("tiles of a payload", "cta_group", text)
+
+
 def _load_order(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if config.load_order is True and not spec.loads_residual:
         yield Violation("load order", "load_order", "load_order=True: no warp loads a residual that could wait")
@@ -157,7 +164,7 @@ RULES = RuleBook(
             *(OUTPUT_BUFFERS, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule),
             *(LOAD_ORDER, _load_order),
         ),
-        (_tile, _pairs),
+        (_tile, _pairs, _staged_factors),
         (slice_rule, found_rule, copies_rule, _tensor_memory, _promotion, written_rule, own_rule, whole_rule, _rows),
         (shared_memory_rule,),
     ),

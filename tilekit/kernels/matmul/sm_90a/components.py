@@ -17,6 +17,7 @@ from tilekit.tile_op.wgmma import Wgmma
 if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+    from tilekit.tile_pipeline.ring import TilePipeline
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = True
@@ -39,6 +40,7 @@ def accumulators(
     plan: WarpPlan,
     cluster: Cluster,
     tiles: dict[str, SharedArray],
+    inputs: TilePipeline | None,
 ) -> Accumulators:
     """Registers, twice where the sums of k-blocks are added to others."""
     if spec.whole:

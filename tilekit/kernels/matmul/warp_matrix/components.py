@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tilekit.assembly.shared import SharedArray
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
+    from tilekit.tile_pipeline.ring import TilePipeline
     from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
@@ -88,6 +89,7 @@ def accumulators(
     plan: WarpPlan,
     cluster: Cluster,
     tiles: dict[str, SharedArray],
+    inputs: TilePipeline | None,
 ) -> Accumulators:
     """Registers of the warps."""
     return RegisterAccumulators(op, whole=config.keeps_whole(spec))
