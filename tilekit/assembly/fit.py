@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cache, wraps
 from numbers import Real
-from types import NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -135,13 +135,19 @@ def require_symbol(owner: str, name: str, given: object) -> None:
     TraceError
         ``TK-PART-001`` with the nearest name.
     """
-    if isinstance(given, str) and _SYMBOL.fullmatch(given):
+    if isinstance(given, str) and _is_symbol(given):
         return
     nearest = None
     if isinstance(given, str):
         plain = re.sub(r"[^A-Za-z0-9_]+", "_", given).strip("_") or "x"
-        nearest = plain if _SYMBOL.fullmatch(plain) else f"_{plain}"
+        nearest = plain if _is_symbol(plain) else f"_{plain}"
     raise illegal(owner, name, given, "a name of ASCII letters, digits and _, which no digit begins", nearest)
+
+
+@cache
+def _is_symbol(text: str) -> bool:
+    """Whether it is one; each register's name is asked for, and few of them are different."""
+    return _SYMBOL.fullmatch(text) is not None
 
 
 def require_sides(owner: str, producers: Sequence[object], consumers: Sequence[object]) -> None:
@@ -367,6 +373,10 @@ def require_call(owner: str, name: str, function: Callable[..., Any], *positions
             f"{shown(function)}",
             code="TK-FIT-001",
         )
+    if type(function) is FunctionType and not named and not vars(function):
+        code = function.__code__  # of most, such as lambdas for parameters, this says it, and a signature takes long
+        if code.co_argcount == len(positions) and not code.co_kwonlyargcount:
+            return
     signature = _signature(function)
     if signature is None:
         return
@@ -470,7 +480,7 @@ def _class_fits(offered: type, expected: type) -> bool:
         if wanted is None:
             if member is _MISSING and name not in kept:
                 return False
-        elif name in kept or not inspect.isfunction(member) or not _takes(member, wanted):
+        elif name in kept or not inspect.isfunction(member) or not _function_takes(member, wanted):
             return False
     return True
 
@@ -492,6 +502,8 @@ def _each_member(protocol: type) -> Iterator[tuple[str, Callable[..., Any] | Non
 
 def _takes(offered: Callable[..., Any], wanted: Callable[..., Any], *, bound: bool = False) -> bool:
     """Whether a method, or one that is `bound` to its object, can be called as the protocol's is."""
+    if bound and inspect.ismethod(offered) and inspect.isfunction(offered.__func__):
+        return _function_takes(offered.__func__, wanted)
     asked = inspect.signature(wanted).parameters.values()
     by_name = {p.name: None for p in asked if p.kind is p.KEYWORD_ONLY}
     positions = [None for p in asked if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][bound:]
@@ -503,6 +515,12 @@ def _takes(offered: Callable[..., Any], wanted: Callable[..., Any], *, bound: bo
     except TypeError:
         return False
     return True
+
+
+@cache
+def _function_takes(offered: Callable[..., Any], wanted: Callable[..., Any]) -> bool:
+    """The same of a class's function, of which objects are many."""
+    return _takes(offered, wanted)
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
