@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from tilekit.assembly.control_flow import ControlFlow
 from tilekit.assembly.errors import FragmentError, TraceError
-from tilekit.assembly.fit import Whole, illegal, require_call, require_symbol, require_whole
+from tilekit.assembly.fit import require_call
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
+from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.library import FragmentFiles, FragmentLibrary, bind_immediate, bind_operand
 from tilekit.assembly.loop_uniformity import check_loops
 from tilekit.assembly.named_barriers import NamedBarriers

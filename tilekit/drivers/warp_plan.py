@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, Whole, checked_once, component, require_whole
+from tilekit.assembly.fit import checked_once, component
+from tilekit.assembly.legal import Count, Whole, require_whole
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
 from tilekit.tile_io.copy_plan import COPYING_REGISTERS

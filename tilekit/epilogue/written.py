@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component, illegal
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, S32, U32
 from tilekit.assembly.uses import Along

@@ -11,7 +11,8 @@ from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, checked, component, handed, illegal
+from tilekit.assembly.fit import checked, component, handed
+from tilekit.assembly.legal import Count, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilekit.assembly.fit import Count, checked, component
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
