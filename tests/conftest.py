@@ -34,7 +34,10 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(tryfirst=True)  # before the markers choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What warns in a test fails it, unless the test's own marks say otherwise; of many cases a sample is run."""
+    """What warns in a test fails it, unless the test's own marks say otherwise; of many cases a sample is run.
+
+    Cases that need a GPU are none of `breadth`: all of them run with ``-m gpu``.
+    """
     cases: dict[tuple[pytest.Item | pytest.Collector | None, str, int], list[pytest.Function]] = {}
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)  # first, so that other marks prevail
@@ -43,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases.setdefault((item.parent, item.originalname, sampled.kwargs["one_in"]), []).append(item)
     for (_, _, one_in), all_of_them in cases.items():
         for item in beyond_sample(all_of_them, one_in):
-            item.add_marker(pytest.mark.breadth)
+            if item.get_closest_marker("gpu") is None:
+                item.add_marker(pytest.mark.breadth)
 
 
 @pytest.fixture

@@ -333,13 +333,6 @@ def test_functions_of_ones_own() -> None:
             return tk.ChangedScores(made.range, lambda w, score, query, key: score)  # type: ignore[arg-type,misc]
 
 
-def test_a_type_that_is_a_word() -> None:
-    """A parameter's type is one of the registers'."""
-    w = tk.Writer("example", target="sm_90a", threads=64)
-    with pytest.raises(TilekitError, match=r"type_='u32'\); legal: a register type.*nearest: 'registers.U32'"):
-        w.parameter("n", "u32", lambda call: call.n)  # type: ignore[arg-type]  # what is tried
-
-
 class Half:
     """One CTA, whatever the call."""
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilekit.errors import ArgumentError
-from tilekit.runtime.parameters import F32, S32, U32, Parameter, ParameterBlock, Pointer, TensorMap, pack
+from tilekit.runtime.parameters import F32, S32, U16, U32, U64, Parameter, ParameterBlock, Pointer, TensorMap, pack
 
 MAP = TensorMap.tiled(0x10000, "bf16", dims=(256, 128), strides=(512,), box=(64, 64), swizzle="128B")
-SIZES = {U32: (4, 4), S32: (4, 4), F32: (4, 4), Pointer: (8, 8), TensorMap: (128, 64)}
+SIZES = {U16: (2, 2), U32: (4, 4), U64: (8, 8), S32: (4, 4), F32: (4, 4), Pointer: (8, 8), TensorMap: (128, 64)}
 
 
 def fake_encode(_: TensorMap) -> bytes:
@@ -22,7 +22,9 @@ def fake_encode(_: TensorMap) -> bytes:
 
 
 PARAMETERS = st.one_of(
+    st.builds(U16, st.integers(0, 2**16 - 1)),
     st.builds(U32, st.integers(0, 2**32 - 1)),
+    st.builds(U64, st.integers(0, 2**64 - 1)),
     st.builds(S32, st.integers(-(2**31), 2**31 - 1)),
     st.builds(F32, st.floats()),
     st.builds(Pointer, st.integers(0, 2**64 - 1)),
@@ -89,6 +91,8 @@ def test_block_without_parameters() -> None:
         (lambda: U32(-1), "nearest legal: 0"),
         (lambda: U32(2**32), "nearest legal: 4294967295"),
         (lambda: S32(-(2**31) - 1), "nearest legal: -2147483648"),
+        (lambda: U16(2**16), "nearest legal: 65535"),
+        (lambda: U64(-1), "nearest legal: 0"),
         (lambda: Pointer(1.0), "an integer"),
         (lambda: U32(True), "an integer"),
         (lambda: F32("1"), "number"),

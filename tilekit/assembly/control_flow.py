@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_symbol
+from tilekit.assembly.legal import Whole, illegal, require_symbol
 from tilekit.assembly.openings import Openings, entered_by_for, entered_by_with
 from tilekit.assembly.presence import Presence
 from tilekit.assembly.provenance import Origin, origin

@@ -7,12 +7,13 @@ second round on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.trace import EndIf, EndLoop, If, Line, Loop, Operation, Placement, Statement
-from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.numbers import Number
+from tilekit.assembly.trace import Bound, EndIf, EndLoop, If, Line, Loop, Operation, Placement, Statement
+from tilekit.assembly.values import Value
 
 
 def check_loops(lines: Sequence[Line], lost: Sequence[Statement], broadcasts: Set[str]) -> None:
@@ -33,7 +34,7 @@ def check_loops(lines: Sequence[Line], lost: Sequence[Statement], broadcasts: Se
         ``TK-TRACE-020``, naming the fragment, what diverges around it, and the assignment.
     """
     if lost:
-        _Walk({id(statement) for statement in lost}, broadcasts).body(list(lines))
+        _Walk(lines, _ends(lines), {id(statement) for statement in lost}, broadcasts).body(0, len(lines))
 
 
 @dataclass
@@ -42,6 +43,10 @@ class _Walk:
 
     Attributes
     ----------
+    lines
+        The whole trace.
+    ends
+        By index of a branch's or a loop's line, that of its end.
     lost
         Identities of the statements at which that begins.
     broadcasts
@@ -52,48 +57,52 @@ class _Walk:
         What diverges around the present line, outermost first: its words, and the statement to blame.
     """
 
+    lines: Sequence[Line]
+    ends: dict[int, int]
     lost: set[int]
     broadcasts: Set[str]
     varying: dict[str, Line] = field(default_factory=dict)
     around: list[tuple[str, Line]] = field(default_factory=list)
 
-    def body(self, lines: Sequence[Line]) -> None:
+    def body(self, start: int, stop: int) -> None:
         """Go through lines in order; loops again until nothing more varies."""
-        at = 0
-        while at < len(lines):
-            statement = lines[at].statement
-            if isinstance(statement, If):
-                end = _end(lines, at, EndIf, statement)
-                self._branch(statement, lines[at], lines[at + 1 : end])
-                at = end
-            elif isinstance(statement, Loop):
-                end = _end(lines, at, EndLoop, statement)
-                self._loop(lines[at + 1 : end], lines[end])
+        at = start
+        while at < stop:
+            line = self.lines[at]
+            end = self.ends.get(at)
+            if end is None:
+                # Where nothing varies, as in most of a kernel, a write changes nothing here.
+                if self.varying or self.around or id(line.statement) in self.lost:
+                    self._line(line)
+            elif isinstance(line.statement, If):
+                self._branch(line.statement, at, end)
                 at = end
             else:
-                self._line(lines[at])
+                self._loop(at, end)
+                at = end
             at += 1
 
-    def _branch(self, opened: If, line: Line, inside: Sequence[Line]) -> None:
+    def _branch(self, opened: If, at: int, end: int) -> None:
         blame = self.varying.get(opened.condition.text)
         before = self.varying.copy()
         if blame is not None:
-            self.around.append((f"the branch at {line.origin}", blame))
-        self.body(inside)
+            self.around.append((f"the branch at {self.lines[at].origin}", blame))
+        self.body(at + 1, end)
         if blame is not None:
             self.around.pop()
         self.varying = before | self.varying  # other lanes, or other launches, jumped over it
 
-    def _loop(self, inside: Sequence[Line], end: Line) -> None:
-        assert isinstance(end.statement, EndLoop)
+    def _loop(self, at: int, end: int) -> None:
+        last = self.lines[end]
+        assert isinstance(last.statement, EndLoop)
         while True:
             known = set(self.varying)
             before = self.varying.copy()
-            blame = self.varying.get(end.statement.again.text)
+            blame = self.varying.get(last.statement.again.text)
             if blame is not None:
-                self.around.append((f"the end of the loop at {end.origin}", blame))
-            self.body(inside)
-            again = self.varying.get(end.statement.again.text)
+                self.around.append((f"the end of the loop at {last.origin}", blame))
+            self.body(at + 1, end)
+            again = self.varying.get(last.statement.again.text)
             if blame is not None:
                 self.around.pop()
             self.varying = before | self.varying
@@ -102,7 +111,7 @@ class _Walk:
 
     def _line(self, line: Line) -> None:
         statement = line.statement
-        if isinstance(statement, Placement) and statement.fragment.aligned and self.around:
+        if self.around and isinstance(statement, Placement) and statement.fragment.aligned:
             what, blame = self.around[-1]
             raise TraceError(
                 f"fragment {statement.fragment.name}, placed by {line.origin}, must be executed by whole warps, but "
@@ -124,41 +133,48 @@ class _Walk:
             return self.around[-1][1]
         if isinstance(statement, Placement) and not statement.fragment.uniform:
             return None  # its results were known to vary, or are the same in every lane whatever it is given
-        return next((self.varying[name] for name in _read(statement) if name in self.varying), None)
+        for name in _read(statement):
+            if name in self.varying:
+                return self.varying[name]
+        return None
 
 
-def _end(lines: Sequence[Line], at: int, kind: type[EndIf] | type[EndLoop], opened: If | Loop) -> int:
-    """Where the construct that begins at a line ends."""
-    for index in range(at + 1, len(lines)):
-        statement = lines[index].statement
-        if isinstance(statement, kind) and statement.opened is opened:
-            return index
-    raise AssertionError(f"{opened} has no end")
+def _ends(lines: Sequence[Line]) -> dict[int, int]:
+    """Where each branch and loop ends, by where it begins."""
+    found: dict[int, int] = {}
+    open_: list[tuple[int, If | Loop]] = []
+    for index, line in enumerate(lines):
+        statement = line.statement
+        if isinstance(statement, (If, Loop)):
+            open_.append((index, statement))
+        elif isinstance(statement, (EndIf, EndLoop)):
+            begin, opened = open_.pop()
+            assert statement.opened is opened
+            found[begin] = index
+    return found
 
 
-def _names(operand: object) -> Iterator[str]:
+def _names(operand: Bound) -> list[str]:
     if isinstance(operand, Value):
-        yield operand.text
-    elif isinstance(operand, RegisterTile):
-        yield from (value.text for value in operand)
+        return [operand.text]
+    return [] if isinstance(operand, (Number, str)) else [value.text for value in operand]
 
 
-def _read(statement: Statement) -> Iterator[str]:
+def _read(statement: Statement) -> list[str]:
     """Names of the registers that a statement reads."""
     if isinstance(statement, Operation):
-        for source in statement.operands:
-            yield from _names(source)
-    elif isinstance(statement, Placement):
-        for operand in statement.fragment.operands:
-            if operand.direction != "out":
-                yield from _names(statement.bound[operand.name])
+        return [source.text for source in statement.operands if isinstance(source, Value)]
+    if isinstance(statement, Placement):
+        bound, operands = statement.bound, statement.fragment.operands
+        return [name for operand in operands if operand.direction != "out" for name in _names(bound[operand.name])]
+    return []
 
 
-def _written(statement: Statement) -> Iterator[str]:
+def _written(statement: Statement) -> list[str]:
     """Names of the registers that a statement writes."""
     if isinstance(statement, Operation):
-        yield statement.result.text
-    elif isinstance(statement, Placement):
-        for operand in statement.fragment.operands:
-            if operand.direction != "in":
-                yield from _names(statement.bound[operand.name])
+        return [statement.result.text]
+    if isinstance(statement, Placement):
+        bound, operands = statement.bound, statement.fragment.operands
+        return [name for operand in operands if operand.direction != "in" for name in _names(bound[operand.name])]
+    return []

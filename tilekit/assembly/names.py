@@ -31,7 +31,7 @@ class Names:
             count = self._counts.get(hint, -1) + 1
             self._counts[hint] = count
             name = hint if count == 0 else f"{hint}_{count}" if hint[-1].isdigit() else f"{hint}{count}"
-            names = {name, *(f"{name}_{i}" for i in range(members))}
-            if not names & self._taken:
-                self._taken |= names
+            names = [name, *(f"{name}_{i}" for i in range(members))] if members else [name]
+            if self._taken.isdisjoint(names):
+                self._taken.update(names)
                 return name

@@ -83,10 +83,10 @@ class Presence:
         asked = Condition(condition.text, self._overwritten[condition.text])
         with self._body(Body(asked)) as left:
             yield
+        here = Partial(frozenset({asked}), origin())
         for name in left.made:
             known = self._partial.get(name)
-            conditions = frozenset({asked}) | (known.conditions if known else frozenset())
-            self._partial[name] = Partial(conditions, known.where if known else origin())
+            self._partial[name] = Partial(known.conditions | {asked}, known.where) if known else here
 
     @contextmanager
     def loop(self, words: str, counter: Value | None = None) -> Iterator[None]:
@@ -115,16 +115,19 @@ class Presence:
         TraceError
             ``TK-TRACE-021`` with where the branch or the loop was left.
         """
-        left = self._left.get(value.text)
-        if left is not None:
+        name = value.text
+        if name in self._left:
+            left = self._left[name]
             raise TraceError(
                 f"{value!r} is made in the {left.loop}, left at {left.where}, and used behind it, where it is the last "
                 "round's, or nothing where there was no round: the body is traced once, so Python's `s = s + v` adds "
                 "nothing up; nearest: s = w.variable(...) before the loop, s.assign(s + v) in it",
                 code="TK-TRACE-021",
             )
-        partial = self._partial.get(value.text)
-        if partial is not None and not partial.conditions <= {body.condition for body in self._bodies}:
+        if name in self._partial:
+            partial = self._partial[name]
+            if partial.conditions <= {body.condition for body in self._bodies}:
+                return
             raise TraceError(
                 f"{value!r} is made under w.when() at {partial.where}, and used behind it, where lanes that took the "
                 "other way have none; nearest: a w.variable() before the branch, assigned in it",

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import CodeType
 
 _ASSEMBLY = str(Path(__file__).resolve().parent)
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
@@ -28,18 +27,27 @@ class Origin:
 def origin() -> Origin:
     """Return the innermost caller that is neither this package's assembly layer nor machinery of calls and contexts."""
     frame = sys._getframe(1)
-    while True:
-        component, file = _names(frame.f_code)
-        if file or frame.f_back is None:
-            return Origin(component, file, frame.f_lineno)
+    while _passed_over[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
+    return _origin_at(frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno)
+
+
+class _PassedOver(dict[str, bool]):
+    """Whether code of a file is passed over; every line of every kernel asks for some frames."""
+
+    def __missing__(self, file: str) -> bool:
+        self[file] = file.startswith(_ASSEMBLY) or file == _CALLS or file.endswith("contextlib.py")
+        return self[file]
+
+
+_passed_over = _PassedOver()
 
 
 @cache
-def _names(code: CodeType) -> tuple[str, str]:
-    """What code is called in an `Origin`, and its file; no file for code that is passed over."""
-    file = code.co_filename
-    component = code.co_qualname.replace("<locals>.", "").replace("<", "").replace(">", "")
-    if file.startswith(_ASSEMBLY) or file == _CALLS or file.endswith("contextlib.py"):
-        return component, ""
-    return component, file[len(_PACKAGE) + 1 :] if file.startswith(_PACKAGE) else Path(file).name
+def _origin_at(file: str, function: str, line: int) -> Origin:
+    """The origin of a line of a function; without a file where that is passed over."""
+    component = function.replace("<locals>.", "").replace("<", "").replace(">", "")
+    if _passed_over[file]:
+        return Origin(component, "", line)
+    shown = file[len(_PACKAGE) + 1 :] if file.startswith(_PACKAGE) else Path(file).name
+    return Origin(component, shown, line)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
 from tilekit.assembly.fragment import KINDS
+from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole, require_word
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,9 @@ GMEM = RegisterType("gmem", "unsigned", 64, space="global")
 MAP = RegisterType("map", "bits", 64, space="tensor map")
 DESC = RegisterType("desc", "bits", 64)
 
+PARAMETER_TYPES = (U32, S32, B32, U64, F32, GMEM, B16)
+"""What a kernel parameter may be that is one register; a tensor map is none."""
+
 REGISTER_TYPES = {t.name: t for t in (PRED, B16, U32, S32, B32, U64, F32, SMEM, DSMEM, TMEM, GMEM, MAP, DESC)}
 
 # What a fragment operand of the keyed type also takes. A CTA's own shared address is a valid shared::cluster address

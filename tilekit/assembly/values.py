@@ -347,7 +347,8 @@ class RegisterTile(Sequence[Value]):
 
 def all_uniform(*operands: object) -> bool:
     """Whether all are numbers or uniform values."""
-    return all(not isinstance(operand, Value) or operand.uniform for operand in operands)
+    varying = [operand for operand in operands if isinstance(operand, Value) and not operand.uniform]
+    return not varying
 
 
 def _is_int(value: object, constant: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import FragmentError, TraceError
-from tilekit.assembly.fit import Whole, require_whole
+from tilekit.assembly.legal import Whole, require_whole
 from tilekit.assembly.provenance import origin
 from tilekit.assembly.types import DSMEM, U32
 

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from tilekit.assembly.control_flow import ControlFlow
 from tilekit.assembly.errors import FragmentError, TraceError
-from tilekit.assembly.fit import Whole, illegal, require_call, require_symbol, require_whole
+from tilekit.assembly.fit import require_call
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
+from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.library import FragmentFiles, FragmentLibrary, bind_immediate, bind_operand
 from tilekit.assembly.loop_uniformity import check_loops
 from tilekit.assembly.named_barriers import NamedBarriers
@@ -38,7 +39,7 @@ from tilekit.assembly.trace import (
     Statement,
     Trace,
 )
-from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
+from tilekit.assembly.types import F32, MAP, PARAMETER_TYPES, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.uses import Along, Element, Use, Uses
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
@@ -276,10 +277,25 @@ class Writer(ControlFlow, Verbs):
     # -- parameters ---------------------------------------------------------------------------------------------------
 
     def parameter(self, name: str, type_: RegisterType, value: Callable[[Any], Any] | None = None) -> Value:
-        """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call."""
-        if not isinstance(type_, RegisterType):
-            legal = "a register type, one of tilekit.compose.registers"
-            raise illegal(f"w.parameter({name!r})", "type_", type_, legal, "registers.U32")
+        """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call.
+
+        Parameters
+        ----------
+        name
+            Of the parameter.
+        type_
+            ``U32``, ``S32``, ``U64`` or ``F32`` for a number, ``GMEM`` for an address, ``B32`` or ``B16`` for bits.
+        value
+            What it is: a whole number in the type's bounds, for ``F32`` any number, for bits those of a whole number of
+            0 and above.
+
+        Raises
+        ------
+        TraceError
+            ``TK-PART-001`` for another type, ``TK-FIT-001`` for a `value` that takes no call.
+        """
+        if not isinstance(type_, RegisterType) or type_ not in PARAMETER_TYPES:
+            raise illegal(f"w.parameter({name!r})", "type_", type_, _PARAMETERS, _nearest_parameter(name, type_))
         if value is not None:
             require_call(f"w.parameter({name!r})", "value", value, "call")
         return self._declare(Parameter(name, type_, value))
@@ -417,6 +433,20 @@ class Writer(ControlFlow, Verbs):
         if operand.length is None:
             return self.new(operand.type, operand.name, uniform=uniform)
         return self.tile(operand.type, operand.length, operand.name)
+
+
+_PARAMETERS = f"of tilekit.compose.registers: {', '.join(type_.name.upper() for type_ in PARAMETER_TYPES)}"
+
+
+def _nearest_parameter(name: str, given: object) -> str:
+    """What to declare in place of a parameter of a type that none has: also an element's, or one of its width."""
+    if given is MAP:
+        return f"w.tensor_map({name!r}, lambda call: ...)"
+    named = str(getattr(given, "name", given)).lower()
+    nearest = next((type_ for type_ in PARAMETER_TYPES if type_.name == named), None)
+    if nearest is None:
+        nearest = F32 if named.startswith(("f", "bf")) else U64 if getattr(given, "bits", 32) == 64 else U32
+    return f"registers.{nearest.name.upper()}"
 
 
 def _registers(given: object) -> Iterable[Value]:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import illegal
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.attention import Attention
 from tilekit.drivers.tensor_attention import TensorAttention

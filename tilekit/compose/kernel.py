@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_call, require_symbol, require_whole
+from tilekit.assembly.fit import require_call
+from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, Writer
 from tilekit.compose.declared import Declared

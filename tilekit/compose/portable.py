@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tilekit.assembly.fit import OWN_RULE, Count, checked, illegal
+from tilekit.assembly.fit import checked
+from tilekit.assembly.legal import OWN_RULE, Count, illegal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer

@@ -5,7 +5,8 @@ What a component does not say, as one of the caller's need not, is not compared.
 
 from __future__ import annotations
 
-from tilekit.assembly.fit import illegal, said
+from tilekit.assembly.fit import said
+from tilekit.assembly.legal import illegal
 from tilekit.tile_io.payload_loader import PayloadLoader
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tiles.operand import OperandTile

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Barrier, component, illegal
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier, illegal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, require_whole, require_word
+from tilekit.assembly.legal import Whole, require_whole, require_word
 from tilekit.assembly.types import SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer

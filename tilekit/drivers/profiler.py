@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from tilekit.annotations import call_checked
-from tilekit.assembly.fit import Whole, component, illegal, require_symbol, require_whole
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.types import GMEM, PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import MAX_PROFILE, Writer

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import illegal, require_call
+from tilekit.assembly.fit import require_call
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.openings import entered_by_with
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-from tilekit.assembly.fit import Barrier, Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier, Count
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import Warpgroup

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, Whole, checked_once, component, require_whole
+from tilekit.assembly.fit import checked_once, component
+from tilekit.assembly.legal import Count, Whole, require_whole
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
 from tilekit.tile_io.copy_plan import COPYING_REGISTERS
@@ -231,7 +232,7 @@ class WarpPlan:
 
         The epilogue's warps come first, because a warp reads the quarter of the lanes that its index modulo 4 names
         (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so no role gives any up; nor
-        with the three more of a load role whose threads make the `copies` themselves.
+        with the three more of a load role whose threads make the `copies` themselves: a warpgroup, and so the second.
         """
         load = RoleEntry(
             "load", target.matrix_waves if copies else 1, _COPIES if copies else _LOADS, one_thread=not copies
@@ -240,7 +241,7 @@ class WarpPlan:
         mma = RoleEntry("mma", 1, may, one_thread=True, leaders_only=True)
         epilogue = RoleEntry("epilogue", target.matrix_waves, frozenset({"tmem", "sync", "wait", "store", "memory"}))
         entries = (load, mma, epilogue, *([SCHEDULER] if scheduler else []))
-        plan = cls.of(target, entries, first=("epilogue", "scheduler"))
+        plan = cls.of(target, entries, first=("epilogue", "load") if copies else ("epilogue", "scheduler"))
         return plan.with_role(EPILOGUE_LOAD) if epilogue_loads else plan
 
     @classmethod

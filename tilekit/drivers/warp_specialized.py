@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import check_components, handed, illegal
+from tilekit.assembly.fit import check_components, handed
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.agreement import check_agreement, check_bytes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from tilekit.assembly.fit import OWN_RULE, checked, component
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import OWN_RULE
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer

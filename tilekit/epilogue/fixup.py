@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilekit.assembly.fit import Barrier, Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier, Count
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.workspace import Workspace, foreign_share
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tilekit.annotations import call_checked, check_fields
-from tilekit.assembly.fit import component, illegal
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import Operand, Value

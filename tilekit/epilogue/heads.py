@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import inf, log
 
-from tilekit.assembly.fit import Barrier, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, ClassVar, Literal
 
-from tilekit.assembly.fit import OWN_RULE, Count, checked, component, illegal
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import OWN_RULE, Count, illegal
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import F32, GMEM, S32, U32
 from tilekit.assembly.values import RegisterTile, Value

@@ -9,7 +9,8 @@ from functools import partial, reduce
 from math import inf, log
 from typing import Any
 
-from tilekit.assembly.fit import Barrier, Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier, Count
 from tilekit.assembly.types import F32, GMEM, PRED, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer

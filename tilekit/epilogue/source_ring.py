@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tilekit.assembly.fit import Count, component, require_symbol, require_word
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count, require_symbol, require_word
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilekit.assembly.fit import Barrier, Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier, Count
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer

@@ -7,17 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from tilekit.assembly.fit import (
-    OWN_RULE,
-    Barrier,
-    Count,
-    Whole,
-    checked,
-    component,
-    illegal,
-    require_whole,
-    require_word,
-)
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import OWN_RULE, Barrier, Count, Whole, illegal, require_whole, require_word
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from tilekit.assembly.fit import Barrier, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value

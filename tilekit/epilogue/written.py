@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component, illegal
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, S32, U32
 from tilekit.assembly.uses import Along
@@ -25,10 +25,11 @@ from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
 from tilekit.epilogue.graph import Step
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
-from tilekit.epilogue.row_sums import RowSums, RowTotals
+from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.spread import spread_column, taken
 from tilekit.epilogue.totals import Tiles, Totals, Uncounted
-from tilekit.epilogue.vectors import Pair, Vector
+from tilekit.epilogue.vectors import Vector
+from tilekit.epilogue.written_lines import Columns, Line, Rows, Spread
 from tilekit.epilogue.written_operands import ReachedMatrix
 from tilekit.epilogue.written_spec import Level, Place, Where, WrittenSpec
 from tilekit.epilogue.written_steps import Argument, compute
@@ -39,64 +40,6 @@ STORED = (BF16, F16, F32, E4M3, E5M2)
 """Element types of further matrices."""
 
 _ALONG: Final[dict[Where, Along]] = {"scalar": "scalar", "row": "rows", "column": "columns", "matrix": "matrix"}
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row or a column in a thread's hands.
-
-    Attributes
-    ----------
-    values
-        By the places of their steps.
-    index
-        Which one.
-    inside
-        Whether the output has it.
-    starts
-        Of a row: its address in each matrix that threads reach, by the matrix's name.
-    """
-
-    values: dict[int, Value]
-    index: Value
-    inside: Value | None = None
-    starts: dict[str, Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Two rows, and their totals."""
-
-    lines: tuple[Line, Line]
-    batch: Operand
-    totals: dict[int, RowTotals]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Two columns, and the pieces of their totals."""
-
-    lines: tuple[Line, Line]
-    totals: dict[int, ColumnTotal]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """What the lanes of a warp hold of columns.
-
-    Attributes
-    ----------
-    values
-        By the places of steps.
-    batch
-        The matrix.
-    room
-        How many columns the output has from this lane's first one on, where that is asked.
-    """
-
-    values: dict[int, Pair]
-    batch: Operand
-    room: Value | None
 
 
 @component

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tilekit.annotations import check_fields
-from tilekit.assembly.fit import illegal, require_word
+from tilekit.assembly.legal import illegal, require_word
 from tilekit.dtypes import DType
 from tilekit.epilogue.graph import Graph, Step
 

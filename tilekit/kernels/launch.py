@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilekit.assembly.types import F32, GMEM, MAP, U32, RegisterType
+from tilekit.assembly.types import B16, B32, F32, GMEM, MAP, S32, U32, U64, RegisterType
 from tilekit.assembly.writer import Parameter
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
@@ -15,9 +15,14 @@ from tilekit.tiles.call import Call, Schedule
 
 _KINDS: dict[RegisterType, Callable[[Any], runtime.Parameter]] = {
     U32: runtime.U32,
+    S32: runtime.S32,
+    B32: runtime.U32,
+    U64: runtime.U64,
     F32: runtime.F32,
     GMEM: runtime.Pointer,
+    B16: runtime.U16,
 }
+"""Of each of `PARAMETER_TYPES`."""
 
 
 @dataclass(frozen=True)

@@ -142,5 +142,8 @@ def shape_problems(config: LaunchConfig, chip: str) -> list[str]:
 def no_tensor_map(tensor_map: TensorMap) -> bytes:
     """Refuse a tensor map: AMD's copy engines take none."""
     raise ArgumentError.of(
-        "parameter", tensor_map, legal="a U32, S32, F32 or Pointer: AMD GPUs have no tensor maps", code="TK-PAR-001"
+        "parameter",
+        tensor_map,
+        legal="a number, a Pointer or a BufferDescriptor: AMD GPUs have no tensor maps",
+        code="TK-PAR-001",
     )

@@ -22,7 +22,9 @@ __all__ = [
     "S32",
     "TENSOR_MAP_ALIGNMENT",
     "TENSOR_MAP_BYTES",
+    "U16",
     "U32",
+    "U64",
     "BufferDescriptor",
     "Layout",
     "PackedParameters",
@@ -42,6 +44,7 @@ TENSOR_MAP_ALIGNMENT = 64
 PARAMETER_BYTES_LIMIT = 32764
 """Size limit of an entry's parameters on sm_70 and later (PTX ISA 8.1, kernel function parameters)."""
 
+_U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _S32 = struct.Struct("<i")
 _F32 = struct.Struct("<f")
@@ -57,6 +60,26 @@ class U32:
 
     def __post_init__(self) -> None:
         _check_integer("u32 parameter", self.value, 0, 2**32 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class U16:
+    """A ``.param .u16`` or ``.b16``: 0 to 2**16 - 1."""
+
+    value: int
+
+    def __post_init__(self) -> None:
+        _check_integer("u16 parameter", self.value, 0, 2**16 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class U64:
+    """A ``.param .u64`` that holds a number: 0 to 2**64 - 1."""
+
+    value: int
+
+    def __post_init__(self) -> None:
+        _check_integer("u64 parameter", self.value, 0, 2**64 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +166,7 @@ class BufferDescriptor:
         )
 
 
-Parameter: TypeAlias = U32 | S32 | F32 | Pointer | BufferDescriptor | TensorMap
+Parameter: TypeAlias = U16 | U32 | U64 | S32 | F32 | Pointer | BufferDescriptor | TensorMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +309,12 @@ class ParameterBlock:
 
 def _encoded(position: int, parameter: Parameter, encode: Callable[[TensorMap], bytes]) -> tuple[bytes, int]:
     match parameter:
+        case U16(value):
+            return _U16.pack(value), 2
         case U32(value):
             return _U32.pack(value), 4
+        case U64(value):
+            return _U64.pack(value), 8
         case S32(value):
             return _S32.pack(value), 4
         case F32(value):
@@ -304,7 +331,7 @@ def _encoded(position: int, parameter: Parameter, encode: Callable[[TensorMap], 
     raise ArgumentError.of(
         f"parameters[{position}]",
         parameter,
-        legal="a U32, S32, F32, Pointer, BufferDescriptor or TensorMap",
+        legal="a U16, U32, U64, S32, F32, Pointer, BufferDescriptor or TensorMap",
         code="TK-PAR-001",
     )
 

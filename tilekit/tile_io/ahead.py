@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tilekit.assembly.fit import Count, component, illegal, require_symbol
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count, illegal, require_symbol
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer

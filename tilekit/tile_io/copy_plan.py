@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import illegal, require_word
+from tilekit.assembly.legal import illegal, require_word
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.tiles.interleave import INTERLEAVED, interleaved_row
 from tilekit.tiles.operand import OperandTile

@@ -14,7 +14,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Protocol, Self
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value

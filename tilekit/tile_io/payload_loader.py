@@ -9,7 +9,8 @@ from functools import partial, reduce
 from typing import Annotated, ClassVar, Protocol, cast, get_args
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import OWN_RULE, checked, component, handed, require_protocol, said
+from tilekit.assembly.fit import checked, component, handed, require_protocol, said
+from tilekit.assembly.legal import OWN_RULE
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value

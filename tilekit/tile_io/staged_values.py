@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Annotated
 
-from tilekit.assembly.fit import Count, Whole, component, require_call, require_symbol
+from tilekit.assembly.fit import component, require_call
+from tilekit.assembly.legal import Count, Whole, require_symbol
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value

@@ -7,7 +7,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
-from tilekit.assembly.fit import Count, component, illegal
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import illegal
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer

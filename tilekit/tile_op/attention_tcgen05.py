@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, component, require_whole
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Whole, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import SharedArray, mbarriers
 from tilekit.assembly.types import B32, F32, TMEM, U32
 from tilekit.assembly.values import RegisterTile, Value

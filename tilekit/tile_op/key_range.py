@@ -7,7 +7,8 @@ from functools import partial
 from math import inf
 from typing import cast
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.types import F32, S32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Annotated, Any, Final, TypeAlias
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import OWN_RULE, Count, checked, component
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import OWN_RULE, Count
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, F32, S32, SMEM, RegisterType
 from tilekit.assembly.values import RegisterTile, Value

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Annotated
 
-from tilekit.assembly.fit import Whole, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Whole
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer

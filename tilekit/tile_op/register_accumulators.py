@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import checked, component, illegal
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.types import F32, S32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer

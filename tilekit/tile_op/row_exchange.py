@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import mbarriers
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from tilekit.assembly.fit import illegal, require_call
+from tilekit.assembly.fit import require_call
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import RegisterTile, Value

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from tilekit.assembly.fit import Whole, checked, component, require_whole
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import Whole, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, S32, U32, RegisterType
 from tilekit.assembly.values import Value

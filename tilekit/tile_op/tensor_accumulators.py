@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tilekit.assembly.fit import Count, checked, component, require_symbol
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import Count, require_symbol
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, S32, TMEM
 from tilekit.assembly.values import RegisterTile, Value

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Barrier, Whole, component, illegal, require_whole
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier, Whole, illegal, require_whole
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer

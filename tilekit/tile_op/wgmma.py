@@ -6,7 +6,8 @@ from functools import cache
 from typing import Annotated
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import OWN_RULE, Count, Whole, checked, component, illegal, require_whole
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import OWN_RULE, Count, Whole, illegal, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, S32, U32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value

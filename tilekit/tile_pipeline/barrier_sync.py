@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component, require_sides
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import require_sides
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer

@@ -6,7 +6,8 @@ from contextlib import nullcontext
 from typing import Annotated, Literal, cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, Whole, component, illegal, require_sides
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count, Whole, illegal, require_sides
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM
 from tilekit.assembly.values import Value

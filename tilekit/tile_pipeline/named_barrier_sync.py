@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Barrier, Count, component, require_sides
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Barrier, Count, require_sides
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_pipeline.position import RingPosition

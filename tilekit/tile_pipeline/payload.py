@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from tilekit.assembly.fit import Count, component, illegal
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count, illegal
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, SharedMemory
 from tilekit.tiles.operand import OperandTile
 

@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from typing import cast
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, checked, component, handed, illegal, require_protocol
+from tilekit.assembly.fit import checked, component, handed, require_protocol
+from tilekit.assembly.legal import Count, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value

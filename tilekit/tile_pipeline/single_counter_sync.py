@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.fit import Count, component, require_sides
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count, require_sides
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import Value

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.writer import Writer
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tilekit.assembly.fit import Count
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import mbarriers
 from tilekit.assembly.types import GMEM, PRED, U32
 from tilekit.assembly.values import Value

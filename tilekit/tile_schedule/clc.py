@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilekit.assembly.fit import Count, checked, component
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
@@ -106,10 +107,14 @@ class ClcScheduler:
         """Device loop over this CTA's tiles: its own first, then those it is given."""
         order, position = self._order.bind(), RingPosition(w, self._stages)
         throttled = self._cluster.rank == 0 if role is self._load else None
+        if throttled is not None and not role.one_thread:
+            throttled = throttled & (w.thread() == role.warps.start * w.lanes)
         for index in self._claims(w, role, position):
             if throttled is not None:
                 with w.when(throttled):
                     self._begin(w, position, throttled)
+                if not role.one_thread:
+                    w.warp_sync()
             yield order.tile(w, index)
 
     def ask(self, w: Writer) -> None:
@@ -133,7 +138,7 @@ class ClcScheduler:
                 w.ptx.clc.try_cancel(dst=response, bar=full)
 
     def _begin(self, w: Writer, position: RingPosition, active: Value) -> None:
-        """The load role's side of the throttle: tell the scheduler that a tile begins."""
+        """The load role's side of the throttle, one thread's: tell the scheduler that a tile begins."""
         w.ptx.mbarrier.wait_parity(bar=self._asked.at(w, position.stage), parity=position.phase ^ 1)
         w.ptx.mbarrier.arrive(bar=self._began.at(w, position.stage), active=active)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from tilekit.assembly.fit import Count, component
+from tilekit.assembly.fit import component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 
-from tilekit.assembly.fit import Count, checked, component
+from tilekit.assembly.fit import checked, component
+from tilekit.assembly.legal import Count
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_whole, require_word
+from tilekit.assembly.legal import Whole, illegal, require_whole, require_word
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value

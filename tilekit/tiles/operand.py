@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
+from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole, require_word
 from tilekit.assembly.values import Value
 from tilekit.emulator.ptx.memory.tensor_elements import ELEMENT_TYPES
 from tilekit.tensor.dtypes import NamedType

@@ -7,7 +7,8 @@ from typing import Final
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import require_protocol, require_symbol
+from tilekit.assembly.fit import require_protocol
+from tilekit.assembly.legal import require_symbol
 from tilekit.tiles.operand import OperandTile
 
 BLOCK: Final = 32

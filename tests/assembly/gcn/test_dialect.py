@@ -14,7 +14,7 @@ from tilekit.assembly import fragment_files as fragments
 from tilekit.assembly.errors import FragmentError, TraceError
 from tilekit.assembly.fragment_files import parse_fragments
 from tilekit.assembly.instruction_sets import GCN
-from tilekit.assembly.types import B32, F32, GMEM, MAP, PRED, SMEM, U32, U64
+from tilekit.assembly.types import B32, F32, GMEM, PRED, SMEM, U32, U64
 from tilekit.assembly.writer import Role, Writer
 from tilekit.emulator import Device
 from tilekit.errors import AssemblerError
@@ -183,13 +183,13 @@ def test_descriptor_and_metadata_say_what_there_is(tmp_path: Path) -> None:
         assert result.read()[0] == 60
 
 
-def test_parameters_that_no_argument_is() -> None:
-    """A tensor map and a predicate are refused by name, with what to pass instead."""
-    for type_, words in ((MAP, "no copy engine; nearest: a gmem"), (PRED, "no arguments of one bit; nearest: a u32")):
-        w = Writer("k", target=GFX950, threads=64)
-        w.parameter("odd", type_)
-        with pytest.raises(TraceError, match=rf"the {type_} parameter 'odd'.*gfx950 has {words}.*TK-TARGET-003"):
-            w.text()
+def test_a_tensor_map_is_no_argument() -> None:
+    """It is refused by name, with what to pass instead."""
+    w = Writer("k", target=GFX950, threads=64)
+    w.tensor_map("odd")
+    words = "no copy engine; nearest: a gmem"
+    with pytest.raises(TraceError, match=rf"the map parameter 'odd'.*gfx950 has {words}.*TK-TARGET-003"):
+        w.text()
 
 
 def test_an_assembler_s_error_names_the_fragment_s_python_line(tmp_path: Path) -> None:

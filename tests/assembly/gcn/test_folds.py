@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -154,21 +155,54 @@ def test_arguments_are_loaded_where_they_are_read() -> None:
     assert after(with_late_argument_loads, text) == [line.strip() for line in re.split(r"[|\n]", expected)]
 
 
-def test_many_arguments_have_room() -> None:
+def test_arguments_of_an_inner_loop_are_loaded_before_it() -> None:
+    """Once for all of its blocks, and in each block outside; unless lanes jump into it."""
+    registers = "b = scalar 2 @0\n" + "\n".join(f"{n} = scalar" for n in "cdef") + "\n"
+    text = f"""{registers}
+        s_load_dword c, b, 0x0
+        s_load_dword d, b, 0x4
+        outer:
+        s_mov_b32 e, d
+        inner:
+        s_add_u32 e, +e, d
+        s_cbranch_scc1 past
+        s_add_u32 e, +e, c
+        past:
+        s_add_u32 e, +e, d
+        s_cbranch_scc0 inner
+        s_cbranch_scc1 outer
+        s_mov_b32 f, c
+        s_endpgm"""
+    expected = """outer:|s_load_dword d, b, 0x4|s_mov_b32 e, d|s_load_dword d, b, 0x4|s_load_dword c, b, 0x0|inner:
+        s_add_u32 e, e, d|s_cbranch_scc1 past|s_add_u32 e, e, c|past:|s_add_u32 e, e, d|s_cbranch_scc0 inner
+        s_cbranch_scc1 outer|s_load_dword c, b, 0x0|s_mov_b32 f, c|s_endpgm"""
+    before_loops = partial(with_late_argument_loads, before_loops=True)
+    assert after(before_loops, text) == [line.strip() for line in re.split(r"[|\n]", expected)]
+    for way_in in ("s_cbranch_scc1 past", "s_cbranch_scc0 inner"):
+        entered = text.replace("outer:", f"{way_in}\nouter:")
+        assert after(before_loops, entered) == after(with_late_argument_loads, entered)
+    rotated = text.replace("e, d\n        inner:", "e, d\n        s_branch past\n        inner:")
+    assert after(before_loops, rotated) == after(with_late_argument_loads, rotated)
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["a loop", "loops in a loop"])
+def test_many_arguments_have_room(nested: bool) -> None:
     """More than there are scalar registers, each read in a loop: what they come to is right all the same."""
     w = Writer("many", target="gfx942", threads=64)
     values = [w.parameter(f"v{index}", U32) for index in range(120)]
-    out, total = w.parameter("out", GMEM), w.variable(U32, 0, "total")
-    for _ in w.range(w.parameter("turns", U32), name="turn"):
-        for value in values:
-            total.assign(total + value)
+    out, total, turns = w.parameter("out", GMEM), w.variable(U32, 0, "total"), w.parameter("turns", U32)
+    for _ in w.range(turns, name="turn"):
+        for some in (values[:60], values[60:]):
+            for _ in w.range(turns, name="inner") if nested else range(3):
+                for value in some:
+                    total.assign(total + value)
     with w.when(w.thread() == 0):
         w.isa.memory.store_global_b32(address=out, value=total)
     device, numbers = Device("gfx942", seed=0), np.arange(120, dtype=np.uint32) ** 2
     buffer = device.buffer(np.zeros(1, np.uint32))
     report = device.load(w.text())["many"].launch(grid=1, block=64, args=[*numbers, buffer, np.uint32(3)])
     assert report.clean
-    assert buffer.read()[0] == 3 * numbers.sum()
+    assert buffer.read()[0] == 9 * numbers.sum()
 
 
 def test_a_guard_that_is_known_costs_nothing() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.gcn.code import Part, Virtual
 from tilekit.assembly.trace import Placement, Trace
-from tilekit.assembly.types import MAP, PRED
+from tilekit.assembly.types import MAP
 
 GIVEN = ("kernarg", "workgroup", "workitem", "block_count")
 """What a fragment may ask for: the kernarg segment's address, the workgroup's index (both scalars), the work-item's
@@ -48,7 +48,7 @@ class KernelAbi:
     Raises
     ------
     TraceError
-        ``TK-TARGET-003`` for a tensor map, or a predicate.
+        ``TK-TARGET-003`` for a tensor map.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -59,11 +59,10 @@ class KernelAbi:
         end = 0
         for parameter in trace.parameters:
             type_ = parameter.type
-            if type_ in (MAP, PRED):
-                lacking, nearest = ("no copy engine", "gmem") if type_ is MAP else ("no arguments of one bit", "u32")
+            if type_ is MAP:
                 raise TraceError(
                     f"kernel {trace.name!r} has the {type_} parameter {parameter.name!r}, and {trace.target.name} has "
-                    f"{lacking}; nearest: a {nearest} parameter",
+                    "no copy engine; nearest: a gmem parameter",
                     code="TK-TARGET-003",
                 )
             size = type_.bits // 8

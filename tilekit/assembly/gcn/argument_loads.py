@@ -62,49 +62,97 @@ def with_wide_argument_loads(code: Code) -> Code:
     return Code(items)
 
 
-def with_late_argument_loads(code: Code) -> Code:
+def with_late_argument_loads(code: Code, *, before_loops: bool = False) -> Code:
     """Return a kernel in which each block that reads an argument loads it for itself: it holds no register elsewhere.
 
-    Arguments that a loop within another reads stay where they are: a turn of those is short.
+    A turn of a loop within another is short, so it loads nothing. Arguments that it reads stay where they are or, with
+    `before_loops`, are loaded just before it.
     """
-    writes, blocks, depth = writes_of(code), blocks_of(code), _loop_depths(code)
+    writes, blocks, loops = writes_of(code), blocks_of(code), _inner_loops(code)
     loads = {load.target: load for block in blocks for load in _loads(code, block, writes)}
-    for item, nested in zip(code.items, depth, strict=True):
-        if nested > 1 and isinstance(item, Instruction):
-            for part in item.reads:
-                loads.pop(part.register, None)
+    for loop in loops:
+        if not before_loops or not _is_fallen_into(code, loop):
+            for reader in _instructions(code, loop):
+                for part in reader.reads:
+                    loads.pop(part.register, None)
     gone = {load.index for load in loads.values()}
     items: list[Item] = []
-    for block in blocks:
+    for place in _blocks_and_loops(blocks, loops):
         here: dict[Virtual, Part] = {}
-        for index in range(block.start, block.end):
+        if place in loops:
+            for reader in _instructions(code, place):
+                items += _loads_for(reader, code, loads, here)
+        for index in place:
             item = code.items[index]
             if index in gone:
                 continue
             if not isinstance(item, Instruction):
                 items.append(item)
                 continue
-            for part in item.reads:
-                load = loads.get(part.register)
-                if load is not None and load.target not in here:
-                    original = code.items[load.index]
-                    assert isinstance(original, Instruction)
-                    here[load.target] = Part(replace(load.target), 0, load.target.words)
-                    loaded = _moved(original, here)
-                    items.append(replace(loaded, depth=item.depth, role=item.role, origin=item.origin))
+            items += _loads_for(item, code, loads, here)
             items.append(_moved(item, here))
     return Code(items)
 
 
-def _loop_depths(code: Code) -> list[int]:
-    """In how many loops each item is: a branch back goes round what lies between."""
-    labels = {item.name: index for index, item in enumerate(code.items) if isinstance(item, Label)}
-    depths = [0] * len(code.items)
+def _loads_for(item: Instruction, code: Code, loads: dict[Virtual, _Load], here: dict[Virtual, Part]) -> list[Item]:
+    """Loads of the arguments that an instruction reads and that are not yet `here`, where they are noted."""
+    found: list[Item] = []
+    for part in item.reads:
+        load = loads.get(part.register)
+        if load is not None and load.target not in here:
+            original = code.items[load.index]
+            assert isinstance(original, Instruction)
+            here[load.target] = Part(replace(load.target), 0, load.target.words)
+            found.append(replace(_moved(original, here), depth=item.depth, role=item.role, origin=item.origin))
+    return found
+
+
+def _instructions(code: Code, place: range) -> Iterator[Instruction]:
+    return (item for item in code.items[place.start : place.stop] if isinstance(item, Instruction))
+
+
+def _inner_loops(code: Code) -> list[range]:
+    """Where loops are that another is round, with all inside of them: a branch back goes round what lies between."""
+    labels = _labels(code)
+    depths = [0] * (len(code.items) + 1)
     for index, item in enumerate(code.items):
         if isinstance(item, Branch) and labels[item.target] <= index:
             for inside in range(labels[item.target], index + 1):
                 depths[inside] += 1
-    return depths
+    found, start = [], None
+    for index, depth in enumerate(depths):
+        if depth > 1 and start is None:
+            start = index
+        elif depth <= 1 and start is not None:
+            found.append(range(start, index))
+            start = None
+    return found
+
+
+def _is_fallen_into(code: Code, loop: range) -> bool:
+    """Whether the one way into a loop is from the item before it."""
+    labels, before = _labels(code), code.items[loop.start - 1] if loop.start else None
+    if isinstance(before, Branch) and before.condition is None:
+        return False
+    return not any(
+        isinstance(item, Branch) and labels[item.target] in loop and index not in loop
+        for index, item in enumerate(code.items)
+    )
+
+
+def _blocks_and_loops(blocks: list[Block], loops: list[range]) -> Iterator[range]:
+    """Go through a kernel, inner loops whole and all else block by block."""
+    within = {index: loop for loop in loops for index in loop}
+    for block in blocks:
+        loop = within.get(block.start)
+        if loop is None:
+            yield range(block.start, block.end)
+        elif loop.start == block.start:
+            yield loop
+
+
+def _labels(code: Code) -> dict[str, int]:
+    return {item.name: index for index, item in enumerate(code.items) if isinstance(item, Label)}
 
 
 def _loads(code: Code, block: Block, writes: Counter[RegisterWord]) -> Iterator[_Load]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilekit.assembly.errors import RegisterError
 from tilekit.assembly.gcn.argument_loads import with_late_argument_loads, with_wide_argument_loads
 from tilekit.assembly.gcn.code import Code
@@ -25,7 +27,7 @@ def improved(code: Code) -> Code:
 def finish_improved(code: Code, *, chip: str, waves_per_simd: int | None = None) -> Finished:
     """Finish the shortest kernel that has room: arguments side by side, and operands read later, hold registers longer.
 
-    Where none has, arguments are loaded where they are read, and no sooner.
+    Where none has, arguments are loaded where they are read, and no sooner; at last those of inner loops, too.
 
     Raises
     ------
@@ -33,9 +35,14 @@ def finish_improved(code: Code, *, chip: str, waves_per_simd: int | None = None)
         Where not even the kernel as it is has room (``TK-REG-001``).
     """
     shorter = improved(code)
-    for candidate in (with_wide_argument_loads(shorter), shorter, with_late_argument_loads(shorter)):
+    for change in (
+        with_wide_argument_loads,
+        lambda code: code,
+        with_late_argument_loads,
+        partial(with_late_argument_loads, before_loops=True),
+    ):
         try:
-            return finish(candidate, chip=chip, waves_per_simd=waves_per_simd)
+            return finish(change(shorter), chip=chip, waves_per_simd=waves_per_simd)
         except RegisterError:
             continue
     return finish(code, chip=chip, waves_per_simd=waves_per_simd)

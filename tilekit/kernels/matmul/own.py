@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tilekit.annotations import call_checked, check_fields
-from tilekit.assembly.fit import illegal, require_call, require_protocol
+from tilekit.assembly.fit import require_call, require_protocol
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule

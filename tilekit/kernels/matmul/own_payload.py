@@ -8,7 +8,8 @@ from typing import Any
 
 from tilekit.annotations import call_checked, check_fields
 from tilekit.arrays import ArrayView
-from tilekit.assembly.fit import illegal, require_call, require_protocol
+from tilekit.assembly.fit import require_call, require_protocol
+from tilekit.assembly.legal import illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError

@@ -25,10 +25,8 @@ from tilekit.emulator.ptx.copies.bulk import (
     barriers_of,
     check_room,
     destinations_of,
-    source_of,
-    store_and_tell,
-    tell_box,
 )
+from tilekit.emulator.ptx.copies.bulk_tensor import source_of, store_and_tell, tell_box
 from tilekit.emulator.ptx.copies.tensor_copy import Footprint, load_box
 from tilekit.emulator.ptx.copies.tensor_map_reads import tensor_map_at
 from tilekit.emulator.ptx.memory.access import resolve

@@ -22,9 +22,8 @@ from tilekit.emulator.ptx.copies.bulk import (
     barriers_of,
     check_room,
     destinations_of,
-    source_of,
-    tell_box,
 )
+from tilekit.emulator.ptx.copies.bulk_tensor import source_of, tell_box
 from tilekit.emulator.ptx.copies.tensor_copy import WideBox, load_box, written_bytes
 from tilekit.emulator.ptx.copies.tensor_map_reads import tensor_map_at
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap, WideMode

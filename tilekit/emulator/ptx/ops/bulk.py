@@ -9,7 +9,7 @@ import numpy as np
 from tilekit.emulator.core.arithmetic.lanes import Array
 from tilekit.emulator.ptx.arithmetic.reductions import ReduceOp, reduction
 from tilekit.emulator.ptx.compiler.block_compiler import BlockCompiler
-from tilekit.emulator.ptx.copies import bulk, bulk_linear
+from tilekit.emulator.ptx.copies import bulk, bulk_linear, bulk_tensor
 from tilekit.emulator.ptx.copies.gather import gather_load, scatter_store
 from tilekit.emulator.ptx.copies.im2col_wide import wide_load
 from tilekit.emulator.ptx.language.forms import Decoded, form
@@ -87,7 +87,7 @@ def tensor_load(g: BlockCompiler, i: Decoded) -> None:
     shifts = "".join(value(g, o, "u16") + ", " for o in offsets)
     g.place()
     g.effect(
-        f"{g.helper(bulk.tensor_load)}(w, 'shared', {where_is(g, destination)}, {map_address}, {coordinates}, "
+        f"{g.helper(bulk_tensor.tensor_load)}(w, 'shared', {where_is(g, destination)}, {map_address}, {coordinates}, "
         f"{where_is(g, barrier)}, ({shifts}), {ctas}, {group_of(g, i)}, {g.mask()})"
     )
 
@@ -132,8 +132,8 @@ def tensor_store(g: BlockCompiler, i: Decoded) -> None:
     reduction = repr(i["op"]) if i.has("op") else "None"
     g.place()
     g.effect(
-        f"{g.helper(bulk.tensor_store)}(w, 'shared', {map_address}, {coordinates}, {where_is(g, source)}, {reduction}, "
-        f"{g.mask()})"
+        f"{g.helper(bulk_tensor.tensor_store)}(w, 'shared', {map_address}, {coordinates}, {where_is(g, source)}, "
+        f"{reduction}, {g.mask()})"
     )
 
 
