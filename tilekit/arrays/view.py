@@ -19,6 +19,7 @@ __all__ = [
     "ArrayView",
     "Device",
     "built_for_rocm",
+    "has_tangent",
     "host_array",
     "is_array",
     "masked",
@@ -210,8 +211,7 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
     ordinal = tensor.get_device()
     if not (tensor.is_cpu if ordinal < 0 else tensor.is_cuda):
         raise _elsewhere(tensor, name)
-    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
-        raise _needs_gradient(name)
+    _require_no_gradient(tensor, name)
     if tensor.is_neg():
         raise _negated(name)
     return ArrayView(
@@ -244,8 +244,7 @@ def view_of_fake(tensor: Any, name: str) -> ArrayView:
     place = tensor.device.type
     if place not in ("cpu", "cuda", "meta"):
         raise _elsewhere(tensor, name)
-    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
-        raise _needs_gradient(name)
+    _require_no_gradient(tensor, name)
     if tensor.is_neg():
         raise _negated(name)
     dtype = as_dtype(tensor.dtype, name)
@@ -264,12 +263,31 @@ def _elsewhere(tensor: Any, name: str) -> ArgumentError:
     return ArgumentError(f"{name} lies on {tensor.device}; tilekit takes CPU and CUDA tensors", code="TK-ARRAY-003")
 
 
-def _needs_gradient(name: str) -> ArgumentError:
-    return ArgumentError(
-        f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
-        "torch.no_grad()",
-        code="TK-ARRAY-002",
-    )
+def has_tangent(tensor: Any) -> bool:
+    """Return whether forward-mode differentiation computes a derivative along with a torch tensor."""
+    torch = sys.modules["torch"]
+    forward = torch.autograd.forward_ad
+    if forward._current_level < 0:
+        return False
+    transforms = torch._C._functorch
+    while transforms.is_batchedtensor(tensor):  # a batch of vmap's is not asked, but the tensor that it is of
+        tensor = transforms.get_unwrapped(tensor)
+    return forward.unpack_dual(tensor).tangent is not None
+
+
+def _require_no_gradient(tensor: Any, name: str) -> None:
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise ArgumentError(
+            f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
+            "torch.no_grad()",
+            code="TK-ARRAY-002",
+        )
+    if has_tangent(tensor):
+        raise ArgumentError(
+            f"{name} has a tangent of forward-mode differentiation, which tilekit's kernels would lose; pass "
+            f"{name}.detach()",
+            code="TK-ARRAY-002",
+        )
 
 
 def _negated(name: str) -> ArgumentError:
