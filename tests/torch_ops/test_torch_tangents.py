@@ -105,5 +105,5 @@ def test_calls_of_arrays_refuse_a_tangent_too() -> None:
 def test_torch_s_attention_keeps_tangents() -> None:
     """Where torch's function is replaced, what has a tangent goes to torch, which may not have it either."""
     q = ones(1, 1, 8, 64)
-    with forward.dual_level(), tilekit.torch.sdpa(), pytest.raises(NotImplementedError, match="forward AD"):
+    with forward.dual_level(), tilekit.torch.sdpa(emulate=True), pytest.raises(NotImplementedError, match="forward AD"):
         torch.nn.functional.scaled_dot_product_attention(forward.make_dual(q, q), q, q)
