@@ -23,6 +23,7 @@ __all__ = [
     "host_array",
     "is_array",
     "masked",
+    "require_no_gradient",
     "view_of",
     "view_of_exchanged",
     "view_of_fake",
@@ -211,7 +212,7 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
     ordinal = tensor.get_device()
     if not (tensor.is_cpu if ordinal < 0 else tensor.is_cuda):
         raise _elsewhere(tensor, name)
-    _require_no_gradient(tensor, name)
+    require_no_gradient(tensor, name)
     if tensor.is_neg():
         raise _negated(name)
     return ArrayView(
@@ -244,7 +245,7 @@ def view_of_fake(tensor: Any, name: str) -> ArrayView:
     place = tensor.device.type
     if place not in ("cpu", "cuda", "meta"):
         raise _elsewhere(tensor, name)
-    _require_no_gradient(tensor, name)
+    require_no_gradient(tensor, name)
     if tensor.is_neg():
         raise _negated(name)
     dtype = as_dtype(tensor.dtype, name)
@@ -275,7 +276,8 @@ def has_tangent(tensor: Any) -> bool:
     return forward.unpack_dual(tensor).tangent is not None
 
 
-def _require_no_gradient(tensor: Any, name: str) -> None:
+def require_no_gradient(tensor: Any, name: str) -> None:
+    """Raise `ArgumentError` (``TK-ARRAY-002``) for a torch tensor whose gradient or tangent would be lost."""
     if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
         raise ArgumentError(
             f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
