@@ -86,15 +86,15 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
     ------
     ArgumentError
         ``TK-ARRAY-001`` if it is no array; ``TK-ARRAY-002`` if it has no plain memory or needs a gradient;
-        ``TK-ARRAY-003`` if its memory is out of reach; ``TK-ARRAY-004`` if a stride is no whole number of elements;
-        ``TK-DTYPE-001`` for an unknown element type.
+        ``TK-ARRAY-003`` if its memory is out of reach; ``TK-ARRAY-004`` if a stride is no whole number of elements, or
+        the address no multiple of their size; ``TK-DTYPE-001`` for an unknown element type.
     """
     try:
         try:
             adapter = _ADAPTERS[type(array)]
         except KeyError:
             adapter = _ADAPTERS[type(array)] = _adapter_for(array, name)
-        return adapter(array, name)
+        found = adapter(array, name)
     except TilekitError:
         raise
     except Exception as error:  # whatever an object does that says it is an array, and is none
@@ -102,6 +102,14 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
             f"{name} is a {_called(array)} whose memory cannot be asked for: {type(error).__name__}: {shown(error)}",
             code="TK-ARRAY-001",
         ) from error
+    size = max(found.dtype.bytes, 1)  # e2m1 is half a byte
+    if found.address % size and 0 not in found.shape:  # no instruction of a GPU reaches such elements
+        raise ArgumentError(
+            f"{name} begins at address {found.address:#x}, and {found.dtype} lies at multiples of {size} bytes; pass "
+            f"one that begins there, for example {name}.copy() of an array",
+            code="TK-ARRAY-004",
+        )
+    return found
 
 
 def view_of_int32(array: Any, name: str, *, code: str) -> ArrayView:
