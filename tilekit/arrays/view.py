@@ -102,7 +102,7 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
             f"{name} is a {_called(array)} whose memory cannot be asked for: {type(error).__name__}: {shown(error)}",
             code="TK-ARRAY-001",
         ) from error
-    size = max(found.dtype.bytes, 1)  # e2m1 is half a byte
+    size = found.dtype.bits // 8 or 1  # e2m1 is half a byte
     if found.address % size and 0 not in found.shape:  # no instruction of a GPU reaches such elements
         raise ArgumentError(
             f"{name} begins at address {found.address:#x}, and {found.dtype} lies at multiples of {size} bytes; pass "
@@ -220,7 +220,9 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
     ordinal = tensor.get_device()
     if not (tensor.is_cpu if ordinal < 0 else tensor.is_cuda):
         raise _elsewhere(tensor, name)
-    require_no_gradient(tensor, name)
+    torch = sys.modules["torch"]
+    if (tensor.requires_grad and torch.is_grad_enabled()) or torch.autograd.forward_ad._current_level >= 0:
+        require_no_gradient(tensor, name)
     if tensor.is_neg():
         raise _negated(name)
     return ArrayView(
