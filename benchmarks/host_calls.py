@@ -60,6 +60,7 @@ def stand_in() -> Any:
     torch.Tensor = Tensor
     torch.empty_strided = lambda shape, strides, dtype, device: Tensor(9 * BLOCK, shape, strides, dtype)
     torch.is_grad_enabled = lambda: True
+    torch.autograd = SimpleNamespace(forward_ad=SimpleNamespace(_current_level=-1))
     torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda _: 0x100)
     sys.modules["torch"] = torch
 

@@ -210,7 +210,7 @@ def _resolve(what: Any, name: str) -> DType:
 
 def _unknown(what: Any, name: str) -> ArgumentError:
     try:
-        text = str(what).removeprefix("torch.")
+        text = np.dtype(what).name if isinstance(what, type) else str(what).removeprefix("torch.")
     except Exception:
         text = shown(what)
     legal = ", ".join(f"{dtype.name} ({dtype.long_name})" for dtype in DTYPES)

@@ -14,13 +14,14 @@ import ml_dtypes
 import numpy as np
 
 from tilekit.annotations import call_checked, number
-from tilekit.arrays import is_array, masked, memory_for, view_of
+from tilekit.arrays import is_array, masked, memory_for, require_no_gradient, view_of
 from tilekit.dtypes import E2M1, E2M1X2, E4M3, E5M2, F32, U8, UE8M0, DType, as_dtype
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.layout import laid_out
 from tilekit.kernels.block_scaled.scales import Scales
 from tilekit.kernels.resolve import resolve_target
+from tilekit.kernels.scaled.whole import LEAST, require_whole
 from tilekit.targets import TARGETS, PlaceName
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
 
@@ -29,12 +30,6 @@ __all__ = ["Quantised", "dequantise", "lay_out_scales", "quantise"]
 _LARGEST = {"e4m3": 448.0, "e5m2": 57344.0, "e2m1x2": 6.0}
 _MIDDLES = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 """Between neighbours of e2m1; of two equally near ones the even code is taken."""
-
-_NORMAL = float(np.finfo(np.float32).tiny)
-"""Smaller numbers have an inverse beyond the largest of f32: such scales of NVFP4 count as 1, as 0 does."""
-
-_MOST = float(np.finfo(np.float32).max) / 8
-"""Of NVFP4's scale of the whole: six times that is a number of f32 still."""
 
 _QUIETLY: Final = np.errstate(all="ignore")
 """Numbers beyond f32's become its infinities, without a warning of NumPy's."""
@@ -68,7 +63,7 @@ class Quantised(NamedTuple):
 
 @call_checked
 @_QUIETLY
-def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | None = None) -> Quantised:
+def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = None, scale: float | None = None) -> Quantised:
     """Round a matrix to a format whose blocks of K, the last dimension, have scales.
 
     Parameters
@@ -78,7 +73,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     to
         ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"``.
     dtype
-        Of MXFP8's elements: e4m3 or e5m2.
+        Of MXFP8's elements: e4m3, as by default, or e5m2. Those of the others are e2m1.
     scale
         Of NVFP4: that of the whole, by default its largest number / 2688, and 1.18e-38 if that is less: the smallest
         number whose inverse f32 has.
@@ -94,17 +89,28 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     Raises
     ------
     ArgumentError
-        ``TK-SCALE-005``; ``TK-ARRAY-002`` for a masked array, ``TK-ARRAY-006`` where NumPy has no memory for what is
+        ``TK-SCALE-005``; ``TK-ARRAY-002`` for a masked array, a tensor that needs a gradient, or for NVFP4 one without
+        memory; ``TK-ARRAY-006`` where NumPy has no memory for what is
         computed.
     """
     found = _format_named(to)
-    element = _element_named(dtype, found) if found.packed == 1 else "e2m1x2"
+    element = _element_named(dtype, found)
     if scale is not None:
-        legal = f"a number above 0 ({_NORMAL:.3g} to {_MOST:.3g}) for nvfp4; MXFP8 and MXFP4 have none"
-        given = number(scale, "scale", words=legal, code="TK-SCALE-005")
-        if found.scale is UE8M0 or not _NORMAL <= given <= _MOST:
-            raise ArgumentError.of("scale", scale, legal=legal, nearest=None, code="TK-SCALE-005")
+        beside = " for nvfp4; MXFP8 and MXFP4 have none"
+        legal = f"a number{beside}"
+        scale = number(scale, "scale", words=legal, code="TK-SCALE-005")
+        if found.scale is UE8M0:
+            raise ArgumentError.of("scale", scale, legal=legal, code="TK-SCALE-005")
+        require_whole("scale", scale, code="TK-SCALE-005", beside=beside)
     xp = _library(x, "x")
+    if _torch(xp):
+        require_no_gradient(x, "x")
+        if x.is_meta and found.scale is not UE8M0:
+            raise ArgumentError(
+                "x has no memory (meta): NVFP4's scale of the whole follows from its numbers; nearest: a tensor on a "
+                "device",
+                code="TK-ARRAY-002",
+            )
     if not (x.is_floating_point() if _torch(xp) else _floats(x.dtype)):
         raise ArgumentError.of("x", x.dtype, legal="an array of floats", nearest="float32", code="TK-SCALE-005")
     if len(x.shape) != 2 or x.shape[1] % found.packed:
@@ -137,7 +143,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     else:
         if scale is None:
             scale = float(most.max()) / (_LARGEST["e4m3"] * 6) if 0 not in x.shape else 1.0
-            scale = _NORMAL if 0 < scale < _NORMAL else scale
+            scale = LEAST if 0 < scale < LEAST else scale
         overall = scale if 0 < scale < float("inf") else 1.0
         largest = np.float32(6) * np.float32(overall)  # as kernels compute it
         scales = _cast(xp, xp.clip(most / largest, 0, _LARGEST["e4m3"]), E4M3)
@@ -146,7 +152,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3", scale: float | N
     if found.scale is UE8M0:
         divided = padded / xp.where(factors == 0, ones, factors)[:, :, None]
     else:  # one division a block, as kernels do
-        divided = padded * (ones / xp.where(factors < _NORMAL, ones, factors))[:, :, None]
+        divided = padded * (ones / xp.where(factors < LEAST, ones, factors))[:, :, None]
     divided = divided.reshape((rows, blocks * found.block))[:, :k]
     if found.packed == 1:
         limit = _LARGEST[element]
@@ -180,6 +186,11 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
         ``TK-SCALE-001``, ``TK-SCALE-002`` or ``TK-SCALE-005``; ``TK-ARRAY-002`` for a masked array.
     """
     factor = np.float32(number(scale, "scale", code="TK-SCALE-005"))
+    if isinstance(values, tuple) and not isinstance(values, Quantised):
+        raise ArgumentError.of(
+            "values", f"a tuple of {len(values)}", legal="an array of NumPy, torch or CuPy, or what quantise returned",
+            nearest="dequantise(*values)", code="TK-SCALE-005",
+        )  # fmt: skip
     if isinstance(values, Quantised):
         if scales is not None or factor != 1:
             raise ArgumentError.of(
@@ -272,12 +283,19 @@ def _format_named(name: str) -> ScaleFormat:
 
 
 def _element_named(dtype: Any, found: ScaleFormat) -> str:
-    """The element type that is meant, of those of a format."""
+    """The element type that is meant, of those of a format: by default the first."""
+    if dtype is None:
+        return found.types[0]
     try:
         name = as_dtype(dtype, "dtype").name
     except ArgumentError:  # of a type that no product has
         name = shown(dtype)
+    if found.packed > 1 and name == E2M1.name:
+        return found.types[0]
     if name not in found.types:
+        if found.packed > 1:
+            legal = f"None for {found.name}, whose elements are e2m1; e4m3 or e5m2 for mxfp8"
+            raise ArgumentError.of("dtype", dtype, legal=legal, nearest=E2M1.name, code="TK-SCALE-005")
         near = difflib.get_close_matches(name, found.types, n=1, cutoff=0.0)
         raise ArgumentError.of("dtype", dtype, legal=" or ".join(found.types), nearest=near[0], code="TK-SCALE-005")
     return name

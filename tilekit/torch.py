@@ -123,7 +123,7 @@ def matmul(
             return found
     tensors = {"out": out, "bias": bias, "scale_a": scale_a, "scale_b": scale_b, "residual": residual}
     if epilogue is None:
-        require_tensors({"a": a, "b": b}, tensors)
+        require_tensors({"a": a, "b": b}, tensors, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if epilogue is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tilekit.annotations import checked_values
+from tilekit.arrays import has_tangent
 from tilekit.errors import ArgumentError
 
 _compiler: Any = torch.compiler
@@ -15,18 +16,22 @@ _SPARSE: Any = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.spar
 _Symbol: Any = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any], scale: Any = None) -> None:
     """Refuse what is no tensor, and overrides none of torch's functions either, as a tracer's proxy does.
+
+    A tensor with a tangent is refused too: below the dispatcher it would be lost, and count as zero.
 
     Parameters
     ----------
     needed, others
         Arguments by name: those that a call must have, and those that may be None.
+    scale
+        One that may be a tensor or a number; what else it may not be is asked later.
 
     Raises
     ------
     ArgumentError
-        ``TK-TORCH-003``, naming the first.
+        ``TK-TORCH-003``, or ``TK-TORCH-001`` for a tangent, naming the first.
     """
     for arguments, legal in ((needed, "a torch.Tensor"), (others, "a torch.Tensor or None")):
         for name, value in arguments.items():
@@ -38,6 +43,7 @@ def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any]) -> Non
                         f"{name} is a tensor of layout {value.layout}; legal: a dense one; nearest: {name}.to_dense()",
                         code="TK-TORCH-003",
                     )
+                _require_no_tangent(name, value)
                 continue
             kind = type(value)
             if not hasattr(kind, "__torch_function__"):
@@ -46,6 +52,17 @@ def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any]) -> Non
                     f"an array; the calls of `tilekit` itself take arrays of any library)",
                     code="TK-TORCH-003",
                 )
+    if isinstance(scale, torch.Tensor):
+        _require_no_tangent("scale", scale)
+
+
+def _require_no_tangent(name: str, tensor: torch.Tensor) -> None:
+    if not _compiler.is_dynamo_compiling() and has_tangent(tensor):
+        raise ArgumentError(
+            f"{name} has a tangent of forward-mode differentiation, for which tilekit's operators have no formula; "
+            f"pass {name}.detach(), or differentiate backwards",
+            code="TK-TORCH-001",
+        )
 
 
 def read_values(keywords: Callable[..., Any], **given: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 import tilekit
 from tilekit.annotations import Accepts
-from tilekit.arrays import ArrayView, view_of_fake
+from tilekit.arrays import ArrayView, has_tangent, view_of_fake
 from tilekit.errors import ArgumentError
 from tilekit.kernels.attention.arguments import NUMBERS, ScoreKeywords, result_of
 from tilekit.kernels.attention.spec import HEAD_DIMS
@@ -122,7 +122,7 @@ def scaled_dot_product_attention(
     ----------
     query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         Torch's, with torch's meaning: the mask of `is_causal` is aligned to the first query and key. A mask that is a
-        tensor, dropout, gradients, one position in the place of all, other types, layouts and chips than
+        tensor, dropout, gradients and tangents, one position in the place of all, other types, layouts and chips than
         `tilekit.attention` takes, and tensors without elements go to torch's function.
 
     Returns
@@ -159,6 +159,8 @@ def _takes(
     if scale is not None and not NUMBERS[0] <= scale <= NUMBERS[1]:
         return False
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+        return False
+    if not _compiler.is_dynamo_compiling() and any(map(has_tangent, tensors)):
         return False
     if any(one.dim() != 4 or one.dtype != query.dtype or one.device != query.device for one in tensors):
         return False

@@ -84,7 +84,7 @@ def conv2d(
         As `tilekit.conv2d` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for that
         has no formula.
     """
-    require_tensors({"x": x, "w": w}, {"bias": bias, "residual": residual, "out": out})
+    require_tensors({"x": x, "w": w}, {"bias": bias, "residual": residual, "out": out}, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):

@@ -72,7 +72,7 @@ def scaled_matmul(
         for.
     """
     needed = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}
-    require_tensors(needed, {"bias": bias, "residual": residual, "out": out})
+    require_tensors(needed, {"bias": bias, "residual": residual, "out": out}, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
@@ -118,7 +118,7 @@ def scaled_matmul_quantised(
     ArgumentError
         As `scaled_matmul` does.
     """
-    require_tensors({"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}, {"bias": bias})
+    require_tensors({"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}, {"bias": bias}, scale)
     if out_dtype not in FORMATS:
         raise ArgumentError.of("out_dtype", out_dtype, legal=", ".join(FORMATS), nearest="mxfp8", code="TK-SCALE-006")
     if scale is not None and not isinstance(scale, float | torch.Tensor):

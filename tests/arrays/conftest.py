@@ -107,6 +107,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
         setattr(module, name, FakeTorchType(name))
     module.grad_enabled, module.entered = True, []
     module.is_grad_enabled = lambda: module.grad_enabled
+    module.autograd = SimpleNamespace(forward_ad=SimpleNamespace(_current_level=-1))  # no dual number anywhere
     module._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda ordinal: 0x100 + ordinal)
     module.cuda = SimpleNamespace(
         ExternalStream=lambda handle, device: (handle, device),

@@ -47,6 +47,13 @@ def test_the_nearest_type_is_what_was_meant(given: str, nearest: str) -> None:
         as_dtype(given)
 
 
+@pytest.mark.parametrize("given", [np.float64, np.dtype(np.float64), float, "float64"])
+def test_a_class_of_numpy_s_is_said_by_its_name(given: Any) -> None:
+    """As the nearest one is found by it: of NumPy's types, of Python's, and of dtypes alike."""
+    with pytest.raises(ArgumentError, match=r"given 'float64'.*nearest legal: 'f32'"):
+        as_dtype(given)
+
+
 def test_torch_types_are_found_by_their_printed_name(torch: Any) -> None:
     """A torch.dtype is recognised without importing torch, through its module and its printed name."""
     assert as_dtype(torch.bfloat16) is BF16

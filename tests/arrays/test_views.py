@@ -47,6 +47,20 @@ def test_a_field_of_a_structured_array_is_refused() -> None:
     assert caught.value.code == "TK-ARRAY-004"
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
+def test_an_array_that_begins_between_elements_is_refused(dtype: Any) -> None:
+    """NumPy has such arrays, of a file's bytes behind a header; a GPU faults on them. An empty one has no elements."""
+    size = np.dtype(dtype).itemsize
+    raw = np.zeros(4 * size + 1, np.uint8)
+    inside = raw[1:].view(dtype)
+    with pytest.raises(ArgumentError, match=f"out begins at address 0x.*multiples of {size} bytes") as caught:
+        view_of(inside, "out")
+    assert caught.value.code == "TK-ARRAY-004"
+    assert view_of(inside[:0]).shape == (0,)
+    assert view_of(raw[1:].view(ml_dtypes.float8_e4m3fn)).shape == (4 * size,)
+    assert view_of(raw[1:].view(ml_dtypes.float4_e2m1fn)).shape == (4 * size,)
+
+
 @pytest.mark.parametrize("given", [[1.0, 2.0], 3.0, None, "abc", np.float32(1)])
 def test_what_is_no_array_is_refused(given: Any) -> None:
     """Lists and scalars are refused with the argument's name and type."""

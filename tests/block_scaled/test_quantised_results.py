@@ -186,9 +186,17 @@ EVEN = draw("mxfp8", 8, 32, 64, seed=6)
 ONE = np.zeros((8, 32), ml_dtypes.float8_e4m3fn)
 
 
+WIDE = draw("mxfp8", 8, 64, 64, seed=6)
+
+
 @pytest.mark.parametrize(
     ("p", "keywords", "message"),
     [
+        (
+            WIDE,
+            {"out_dtype": "mxfp8", "out": (np.zeros((8, 64), ONE.dtype), np.zeros((8, 4), np.uint8)[:, ::2])},
+            r"out\[1\] has strides \(4, 2\).*contiguous\. Pass an array in C order \[TK-MM-014",
+        ),
         (P, {"out_dtype": "mxfp4"}, r"b has 31 columns.*nearest: 32.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "e2m1"}, r"'mxfp4' or 'nvfp4'.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "mxfp8", "residual": ONE}, r"residual.*TK-SCALE-006"),
@@ -201,6 +209,8 @@ ONE = np.zeros((8, 32), ml_dtypes.float8_e4m3fn)
         (EVEN, {"out_dtype": "mxfp8", "out": (ONE, ONE[:, :1].view(np.uint8))}, r"out\[1\] overlaps out\[0\]"),
         (EVEN, {"out_dtype": "mxfp8", "out_scale": 2.0}, r"out_scale=2.0.*nvfp4.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "nvfp4", "out_scale": 0.0}, r"out_scale.*above 0.*TK-SCALE-006"),
+        (EVEN, {"out_dtype": "nvfp4", "out_scale": 1e-40}, r"out_scale.*1.18e-38 to.*nearest legal: 1.17.*e-38.*006"),
+        (EVEN, {"out_dtype": "nvfp4", "out_scale": 1e39}, r"out_scale.*to 4.25e\+37.*nearest legal: 4.25.*e\+37.*006"),
         (EVEN, {"out_scale": 2.0}, r"out_scale=2.0.*TK-SCALE-006"),
         (EVEN, {"scale_layout": "128x4"}, r"scale_layout='128x4' with out_dtype=None.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "mxfp8", "scale_layout": "4x128"}, r"'4x128'.*nearest.*'128x4'.*TK-SCALE-006"),
@@ -219,6 +229,16 @@ ONE = np.zeros((8, 32), ml_dtypes.float8_e4m3fn)
             r"out\[1\].*strides.*C order.*TK-SCALE-002",
         ),
         (EVEN, {"out_dtype": "mxfp8", "out": ONE}, r"one array.*\(values, scales\).*TK-SCALE-006"),
+        (
+            EVEN,
+            {"out_dtype": "mxfp8", "out": (ONE.view(np.uint8), ONE)},
+            r"out\[0\] is u8 of shape.*is e4m3.*ARRAY-008",
+        ),
+        (
+            EVEN,
+            {"out_dtype": "mxfp4", "out": (ONE, ONE)},
+            r"out\[0\] is e4m3 of shape.*is e2m1x2.*ARRAY-008",
+        ),
         (EVEN, {"out": (ONE, ONE)}, r"tuple of 2.*mxfp8.*TK-SCALE-006"),
         (EVEN, {"out_dtype": "mxfp8", "out": (ONE, np.zeros((8, 2), np.uint8))}, r"out\[1\].*TK-ARRAY-008"),
         (EVEN, {"out_dtype": "mxfp8", "out": (ONE, np.zeros((8, 1), np.int8))}, r"out\[1\].*TK-ARRAY-008"),
@@ -234,11 +254,14 @@ def test_refused(p: Any, keywords: dict[str, Any], message: str) -> None:
 
 
 def test_refused_with_scales_in_f32() -> None:
-    """Products with f32 scales of blocks write floats."""
+    """Products with f32 scales of blocks write floats, of 8 bits too, but no scales."""
     a, scales = np.ones((8, 128), ml_dtypes.float8_e4m3fn), np.ones((8, 1), np.float32)
     for keywords in ({"out_dtype": "mxfp8"}, {"out_scale": 2.0}, {"scale_layout": "128x4"}):
         with pytest.raises(ArgumentError, match=r"with f32 scales of blocks.*TK-SCALE-006"):
             tilekit.scaled_matmul(a, a.T, scales, scales[:1], **keywords)
+    found = tilekit.scaled_matmul(a, a.T, scales, scales[:1], out_dtype="e4m3")
+    assert found.dtype == a.dtype
+    assert (found == 128).all()
 
 
 def test_overlap_is_refused() -> None:

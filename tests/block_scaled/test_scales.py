@@ -118,6 +118,10 @@ def test_wrong_calls() -> None:
         (lambda: tilekit.quantise(x, scale=2.0), "scale: given 2.0.*nvfp4.*TK-SCALE-005"),
         (lambda: tilekit.quantise(x, "nvfp4", scale=0.0), "scale: given 0.0.*above 0.*TK-SCALE-005"),
         (lambda: tilekit.quantise(x[:, :30], "nvfp4", scale=1e-40), "scale: given 1e-40.*1.18e-38.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x[:, :30], "nvfp4", scale=1e-40), "nearest legal: 1.175.*e-38"),
+        (lambda: tilekit.quantise(x[:, :30], "nvfp4", dtype="e5m2"), "dtype: given 'e5m2'.*nvfp4.*e2m1.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x[:, :30], "mxfp4", dtype="e4m3"), "dtype: given 'e4m3'.*mxfp4.*e2m1.*TK-SCALE-005"),
+        (lambda: tilekit.dequantise((x, x)), r"values: given 'a tuple of 2'.*dequantise\(\*values\).*TK-SCALE-005"),
         (lambda: tilekit.quantise(x[:, :30], "nvfp4", scale="1"), "scale: given '1'.*TK-SCALE-005"),
         (lambda: tilekit.quantise(x, ["mxfp8"]), r"to: given \['mxfp8'\].*TK-SCALE-005"),
         (lambda: tilekit.quantise(x + 1j), "x: given dtype.*complex64.*an array of floats.*TK-SCALE-005"),
@@ -154,12 +158,25 @@ def test_wrong_calls() -> None:
             call()
 
 
+def test_tensors_that_cannot_be_quantised() -> None:
+    """A gradient would be lost, and NVFP4's scale of the whole is not known without memory; both name `x`."""
+    torch = pytest.importorskip("torch")
+    x = torch.ones(4, 64)
+    for to in ("mxfp8", "mxfp4", "nvfp4"):
+        with pytest.raises(ArgumentError, match=r"^x requires a gradient.*TK-ARRAY-002"):
+            tilekit.quantise(x.clone().requires_grad_(), to)
+        with torch.no_grad():
+            tilekit.quantise(x.clone().requires_grad_(), to)
+    with pytest.raises(ArgumentError, match=r"^x has no memory \(meta\).*TK-ARRAY-002"):
+        tilekit.quantise(x.to("meta"), "nvfp4")
+
+
 def test_element_types_by_any_of_their_names() -> None:
     """A library's type is the element type as much as its name is, and e2m1 of ml_dtypes is what its pairs are."""
     x = np.random.default_rng(3).normal(size=(4, 64)).astype(np.float32)
     named, typed = tilekit.quantise(x, dtype="e5m2"), tilekit.quantise(x, dtype=ml_dtypes.float8_e5m2)
     assert typed.values.dtype == named.values.dtype == ml_dtypes.float8_e5m2
-    pairs = tilekit.quantise(x, "mxfp4")
+    pairs = tilekit.quantise(x, "mxfp4", dtype="e2m1")
     single = np.stack([pairs.values & 15, pairs.values >> 4], -1).reshape(4, 64).view(ml_dtypes.float4_e2m1fn)
     np.testing.assert_array_equal(tilekit.dequantise(single, pairs.scales), tilekit.dequantise(pairs))
 

@@ -104,6 +104,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: grouped(GA, GB, counts=ENDS, scale_a=GSA, scale_b=SB),
         r"scale_b is f32 of shape \(2, 3\).*nearest: f32 of shape \(3, 2, 3\)",
     ),
+    "grouped turned b": (
+        lambda: grouped(GA, GB, counts=ENDS, scale_a=GSA, scale_b=GSB.transpose(0, 2, 1)),
+        r"\(scale_b looks transposed: pass it with its last two dimensions exchanged\).*TK-BLOCK-002",
+    ),
     "grouped type": (
         lambda: grouped(GA.astype(np.float16), GB.astype(np.float16), counts=ENDS, scale_a=GSA, scale_b=GSB),
         "a is f16 and b is f16.*TK-BLOCK-001",

@@ -125,3 +125,14 @@ def test_sums_are_added_in_f32() -> None:
     scales[:, 0] = 2.0**14  # then 31 times 128, below the last of 13 bits of 2^21
     found = tilekit.scaled_matmul(a, b.T, scales, np.ones((1, blocks), np.float32), out_dtype="f32", target="sm_90a")
     assert (found == 2.0**21 + 31 * 128).all()
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_groups_without_a_row_in_all_are_empty(chip: str) -> None:
+    """Nothing to compute, and no warning of NumPy's out of the picker's model, behind each other or apart."""
+    b, scale_b = np.ones((3, 64, 256), E4M3.numpy).transpose(0, 2, 1), np.ones((3, 1, 2), np.float32)
+    for shape, bounds in (((0,), "ends"), ((3, 0), "counts")):
+        a, scale_a = np.ones((*shape, 256), E4M3.numpy), np.ones((*shape, 2), np.float32)
+        given: dict[str, Any] = {bounds: np.zeros(3, np.int32), "scale_a": scale_a, "scale_b": scale_b}
+        found = tilekit.grouped_matmul(a, b, **given, target=chip)
+        assert found.shape == (*shape, 64)

@@ -29,6 +29,13 @@ def zeros(*shape: int, dtype: Any = BF16) -> Any:
     return np.zeros(shape, dtype)
 
 
+class Other:
+    """An array of another library, which NumPy's memory stands for."""
+
+    def __init__(self, array: Any) -> None:
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
 X, W = zeros(2, 9, 7, 16), zeros(24, 3, 3, 16)
 OUT = zeros(2, 7, 5, 24)
 
@@ -57,6 +64,26 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "no groups": (lambda: tilekit.conv2d(X, W, groups=0), "groups=0.*nearest: 1"),
     "other channels": (lambda: tilekit.conv2d(X, W[..., :8]), "w has 8: with groups=1.*nearest: groups=2"),
     "other channels, no groups": (lambda: tilekit.conv2d(X, W[..., :7]), "x has 16 channels and w has 7"),
+    "channels of images second": (
+        lambda: tilekit.conv2d(zeros(2, 16, 9, 7), W),
+        r"x as \(N, C, H, W\): pass numpy.ascontiguousarray\(x.transpose\(0, 2, 3, 1\)\)",
+    ),
+    "channels of filters second": (
+        lambda: tilekit.conv2d(X, zeros(24, 16, 3, 3)),
+        r"w as \(K, C, R, S\): pass numpy.ascontiguousarray\(w.transpose\(0, 2, 3, 1\)\)",
+    ),
+    "channels second": (
+        lambda: tilekit.conv2d(zeros(2, 16, 9, 7), zeros(24, 16, 3, 3)),
+        r"x as \(N, C, H, W\) and w as \(K, C, R, S\).*x.transpose.* and .*w.transpose.*TK-CONV-002",
+    ),
+    "filters last": (
+        lambda: tilekit.conv2d(X, zeros(3, 3, 16, 24)),
+        r"w as \(R, S, C, K\): pass numpy.ascontiguousarray\(w.transpose\(3, 0, 1, 2\)\)",
+    ),
+    "operands of two libraries": (
+        lambda: tilekit.conv2d(X.astype(np.float16), Other(W.astype(np.float16))),
+        r"x is numpy on cpu and w is \w+ on cpu",
+    ),
     "filters too large": (
         lambda: tilekit.conv2d(X[:, :2], W),
         r"height 3, larger than images of 2 with padding 0; nearest: padding=\(1, 0\).*-003",

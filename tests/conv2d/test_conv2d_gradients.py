@@ -174,7 +174,11 @@ def test_messages_have_the_names_of_the_call(gradient: str, types: Any, how: Any
     [
         ((5, 4), r"dy has shape \(2, 4, 4, 16\).*returns \(2, 5, 4, 16\).*TK-CONV-001"),
         ((4,), r"extents: given \(4,\).*two whole numbers.*TK-CONV-001"),
-        ((4, 0), r"extents: given \(4, 0\).*TK-CONV-001"),
+        ((4, 0), r"extents: given \(4, 0\).*nearest legal: \(4, 1\).*TK-CONV-001"),
+        (4, r"extents: given 4; legal: two whole numbers.*nearest legal: \(4, 4\).*TK-CONV-001"),
+        ((4.0, 4), r"extents: given \(4.0, 4\).*nearest legal: \(4, 4\).*TK-CONV-001"),
+        ((True, 4), r"extents: given \(True, 4\).*TK-CONV-001"),
+        ("44", r"extents: given '44'.*TK-CONV-001"),
     ],
 )
 def test_what_is_refused(extents: Any, words: str) -> None:
@@ -182,6 +186,33 @@ def test_what_is_refused(extents: Any, words: str) -> None:
     dy, w = np.ones((2, 4, 4, 16), np.float16), np.ones((16, 1, 1, 8), np.float16)
     with pytest.raises(ArgumentError, match=words):
         tilekit.conv2d_input_gradient(dy, w, extents)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize(("taps", "groups"), [(1, 1), (3, 1), (3, 2)])
+def test_no_filters_have_zeros_as_the_images_gradient(target: Any, taps: int, groups: int) -> None:
+    """The convolution with K = 0 is legal, and so are its gradients: sums of nothing."""
+    x, w, how = (
+        np.ones((2, 4, 4, 16), np.float16),
+        np.ones((0, taps, taps, 16 // groups), np.float16),
+        {"groups": groups},
+    )
+    dy = tilekit.conv2d(x, w, **how, target=target)
+    assert dy.shape[3] == 0
+    found = tilekit.conv2d_input_gradient(dy, w, (4, 4), **how, out_dtype="f32", target=target)
+    assert found.shape == x.shape
+    assert not found.any()
+    assert tilekit.conv2d_weight_gradient(x, dy, (taps, taps), **how, target=target).shape == w.shape
+    assert tilekit.conv2d_input_gradient(dy[:0], w, (4, 4), **how, target=target).shape == (0, 4, 4, 16)
+
+
+def test_a_stream_of_arrays_in_host_memory_is_refused() -> None:
+    """As of every other call: there is no stream."""
+    x, w, dy = np.ones((2, 4, 4, 8), np.float16), np.ones((16, 1, 1, 8), np.float16), np.ones((2, 4, 4, 16), np.float16)
+    with pytest.raises(ArgumentError, match=r"stream=1 was given.*TK-ARRAY-005"):
+        tilekit.conv2d_input_gradient(dy, w, (4, 4), stream=1)
+    with pytest.raises(ArgumentError, match=r"stream=1 was given.*TK-ARRAY-005"):
+        tilekit.conv2d_weight_gradient(x, dy, (1, 1), stream=1)
 
 
 def test_layouts_and_types_are_the_convolutions() -> None:

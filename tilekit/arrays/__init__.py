@@ -29,7 +29,18 @@ from tilekit.arrays.library import (
     resolve_stream,
     stream_getter,
 )
-from tilekit.arrays.view import ArrayView, Device, host_array, is_array, masked, view_of, view_of_fake, view_of_int32
+from tilekit.arrays.view import (
+    ArrayView,
+    Device,
+    has_tangent,
+    host_array,
+    is_array,
+    masked,
+    require_no_gradient,
+    view_of,
+    view_of_fake,
+    view_of_int32,
+)
 
 __all__ = [
     "ArrayView",
@@ -40,6 +51,7 @@ __all__ = [
     "empty_like_library",
     "fingerprint",
     "hand_over",
+    "has_tangent",
     "host_array",
     "in_place",
     "is_array",
@@ -50,6 +62,7 @@ __all__ = [
     "reader_of",
     "require_apart",
     "require_dtype",
+    "require_no_gradient",
     "require_output",
     "require_result",
     "require_same_place",

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from tilekit.arrays.view import has_tangent
+
 
 class _Readers(dict[type, Callable[[Any], Hashable]]):
     """How arrays of a type are read; a type is looked at once."""
@@ -41,10 +43,20 @@ def _reader(kind: type) -> Callable[[Any], Hashable]:
         return lambda number: number or repr(number)  # 0.0 and -0.0 are equal, and give zeros of different signs
     bases = {(base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__}
     if ("torch", "Tensor") in bases:
-        grad = sys.modules["torch"].is_grad_enabled
-        # Whether the tensor would be refused (a gradient, a lazy negation) is part of it: a launch found here is not
-        # checked again.
-        return lambda t: (t.data_ptr(), t.shape, t.stride(), t.dtype, t.requires_grad and grad(), t.is_neg(), kind)
+        torch = sys.modules["torch"]
+        grad, forward = torch.is_grad_enabled, torch.autograd.forward_ad
+        # Whether the tensor would be refused (a gradient, a tangent, a lazy negation) is part of it: a launch found
+        # here is not checked again.
+        return lambda t: (
+            t.data_ptr(),
+            t.shape,
+            t.stride(),
+            t.dtype,
+            t.requires_grad and grad(),
+            forward._current_level >= 0 and has_tangent(t),
+            t.is_neg(),
+            kind,
+        )
     if ("cupy", "ndarray") in bases:
         return lambda t: (t.data.ptr, t.shape, t.strides, t.dtype, kind)
     return _none

@@ -19,9 +19,11 @@ __all__ = [
     "ArrayView",
     "Device",
     "built_for_rocm",
+    "has_tangent",
     "host_array",
     "is_array",
     "masked",
+    "require_no_gradient",
     "view_of",
     "view_of_exchanged",
     "view_of_fake",
@@ -84,15 +86,15 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
     ------
     ArgumentError
         ``TK-ARRAY-001`` if it is no array; ``TK-ARRAY-002`` if it has no plain memory or needs a gradient;
-        ``TK-ARRAY-003`` if its memory is out of reach; ``TK-ARRAY-004`` if a stride is no whole number of elements;
-        ``TK-DTYPE-001`` for an unknown element type.
+        ``TK-ARRAY-003`` if its memory is out of reach; ``TK-ARRAY-004`` if a stride is no whole number of elements, or
+        the address no multiple of their size; ``TK-DTYPE-001`` for an unknown element type.
     """
     try:
         try:
             adapter = _ADAPTERS[type(array)]
         except KeyError:
             adapter = _ADAPTERS[type(array)] = _adapter_for(array, name)
-        return adapter(array, name)
+        found = adapter(array, name)
     except TilekitError:
         raise
     except Exception as error:  # whatever an object does that says it is an array, and is none
@@ -100,6 +102,14 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
             f"{name} is a {_called(array)} whose memory cannot be asked for: {type(error).__name__}: {shown(error)}",
             code="TK-ARRAY-001",
         ) from error
+    size = found.dtype.bits // 8 or 1  # e2m1 is half a byte
+    if found.address % size and 0 not in found.shape:  # no instruction of a GPU reaches such elements
+        raise ArgumentError(
+            f"{name} begins at address {found.address:#x}, and {found.dtype} lies at multiples of {size} bytes; pass "
+            f"one that begins there, for example {name}.copy() of an array",
+            code="TK-ARRAY-004",
+        )
+    return found
 
 
 def view_of_int32(array: Any, name: str, *, code: str) -> ArrayView:
@@ -210,8 +220,9 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
     ordinal = tensor.get_device()
     if not (tensor.is_cpu if ordinal < 0 else tensor.is_cuda):
         raise _elsewhere(tensor, name)
-    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
-        raise _needs_gradient(name)
+    torch = sys.modules["torch"]
+    if (tensor.requires_grad and torch.is_grad_enabled()) or torch.autograd.forward_ad._current_level >= 0:
+        require_no_gradient(tensor, name)
     if tensor.is_neg():
         raise _negated(name)
     return ArrayView(
@@ -244,8 +255,7 @@ def view_of_fake(tensor: Any, name: str) -> ArrayView:
     place = tensor.device.type
     if place not in ("cpu", "cuda", "meta"):
         raise _elsewhere(tensor, name)
-    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
-        raise _needs_gradient(name)
+    require_no_gradient(tensor, name)
     if tensor.is_neg():
         raise _negated(name)
     dtype = as_dtype(tensor.dtype, name)
@@ -264,12 +274,32 @@ def _elsewhere(tensor: Any, name: str) -> ArgumentError:
     return ArgumentError(f"{name} lies on {tensor.device}; tilekit takes CPU and CUDA tensors", code="TK-ARRAY-003")
 
 
-def _needs_gradient(name: str) -> ArgumentError:
-    return ArgumentError(
-        f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
-        "torch.no_grad()",
-        code="TK-ARRAY-002",
-    )
+def has_tangent(tensor: Any) -> bool:
+    """Return whether forward-mode differentiation computes a derivative along with a torch tensor."""
+    torch = sys.modules["torch"]
+    forward = torch.autograd.forward_ad
+    if forward._current_level < 0:
+        return False
+    transforms = torch._C._functorch
+    while transforms.is_batchedtensor(tensor):  # a batch of vmap's is not asked, but the tensor that it is of
+        tensor = transforms.get_unwrapped(tensor)
+    return forward.unpack_dual(tensor).tangent is not None
+
+
+def require_no_gradient(tensor: Any, name: str) -> None:
+    """Raise `ArgumentError` (``TK-ARRAY-002``) for a torch tensor whose gradient or tangent would be lost."""
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise ArgumentError(
+            f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
+            "torch.no_grad()",
+            code="TK-ARRAY-002",
+        )
+    if has_tangent(tensor):
+        raise ArgumentError(
+            f"{name} has a tangent of forward-mode differentiation, which tilekit's kernels would lose; pass "
+            f"{name}.detach()",
+            code="TK-ARRAY-002",
+        )
 
 
 def _negated(name: str) -> ArgumentError:

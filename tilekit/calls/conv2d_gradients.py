@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from operator import index
 from typing import Any, TypedDict, Unpack
 
 from tilekit.annotations import checked_values, takes
@@ -21,7 +20,7 @@ from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type
 from tilekit.kernels.conv2d.arguments import read_groups, read_pixels, require_divided, require_extents
-from tilekit.kernels.conv2d.axes import read_axes
+from tilekit.kernels.conv2d.axes import read_axes, read_extents
 from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.phased import PhasedArguments
@@ -94,7 +93,7 @@ def conv2d_input_gradient(
     """
     given: dict[str, Any] = checked_values(GradientKeywords, keywords)
     dy_view, w_view = read_pixels(dy, "dy"), read_pixels(w, "w")
-    groups, pair = given.get("groups", 1), _pair(extents, "extents")
+    groups, pair = given.get("groups", 1), read_extents(extents, "extents")
     check_types(dy_view.dtype, w_view.dtype, ("dy", "w"))
     require_extents("w", w_view)
     require_divided(groups, {"filters of w": w_view.shape[0]})
@@ -150,7 +149,7 @@ def conv2d_weight_gradient(
     """
     given: dict[str, Any] = checked_values(GradientKeywords, keywords)
     x_view, dy_view = read_pixels(x, "x"), read_pixels(dy, "dy")
-    groups, pair = given.get("groups", 1), _pair(taps, "taps")
+    groups, pair = given.get("groups", 1), read_extents(taps, "taps")
     check_types(x_view.dtype, dy_view.dtype, ("x", "dy"))
     require_extents("x", x_view)
     require_divided(groups, {"channels of x": x_view.shape[3], "of dy": dy_view.shape[3]})
@@ -254,8 +253,8 @@ class _Call:
         chip, device = resolve_target(other[1], given.get("target"))
         (first, a), (second, b) = [("dy", dy), other] if other[0] == "w" else [other, ("dy", dy)]
         check_floats(chip, a.dtype, b.dtype, (first, second))
-        if dy.library != "torch" or stream is not None:
-            stream = None if dy.device == "cpu" else resolve_stream(stream, dy)
+        if stream is not None or (dy.library != "torch" and dy.device != "cpu"):
+            stream = resolve_stream(stream, dy)
         dtype = result_type(a, None, given.get("out_dtype"))
         return cls(axes, groups, dy, dtype, chip, device, given.get("target"), stream, given.get("scale"))
 
@@ -297,12 +296,18 @@ class _Call:
 
     def input_gradient(self, dy: tuple[Any, ArrayView], w: tuple[Any, ArrayView], found: Any) -> None:
         """Compute the gradient of the images; arrays come with their views."""
-        if is_product(self.axes, self.chip, (dy[1], self.groups), (w[1], 1)):
+        if not w[1].shape[0]:
+            self.zeros(found)
+        elif is_product(self.axes, self.chip, (dy[1], self.groups), (w[1], 1)):
             images_product(dy, w, found, self.groups, **self.how)
         elif not self.input_phases(dy[1], w[1], found):
             for down in _remainders(self.axes[0]):
                 for along in _remainders(self.axes[1]):
                     self.input_part(dy[0], w[1], found, down, along)
+
+    def zeros(self, found: Any) -> None:
+        """Write what a sum of nothing is."""
+        self.copied(self.like, found, [Dimension(prod(_shape(found)), 0, 1, count=0)], 0)
 
     def weight_gradient(self, x: tuple[Any, ArrayView], dy: tuple[Any, ArrayView], found: Any) -> None:
         """Compute the gradient of the filters, likewise."""
@@ -384,7 +389,7 @@ class _Call:
     def weight_part(self, x: ArrayView, dy: ArrayView, found: Any, group: int) -> None:
         """Compute the gradient of a group's filters."""
         if 0 in x.shape:
-            self.copied(x, found, [Dimension(prod(_shape(found)), 0, 1, count=0)], 0)
+            self.zeros(found)
             return
         down, along = self.axes
         count, unit = x.shape[0], TMA_ALIGNMENT // x.dtype.bytes
@@ -412,15 +417,3 @@ class _Call:
 def _shape(array: Any) -> tuple[int, ...]:
     """The shape of an array, as numbers."""
     return tuple(int(extent) for extent in array.shape)
-
-
-def _pair(given: Any, name: str) -> tuple[int, int]:
-    """Read two extents, down and along."""
-    try:
-        down, along = (index(number) for number in given)
-        legal = min(down, along) >= 1
-    except (TypeError, ValueError):
-        legal = False
-    if not legal:
-        raise ArgumentError.of(name, given, legal="two whole numbers from 1 on, down and along", code="TK-CONV-001")
-    return down, along

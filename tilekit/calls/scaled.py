@@ -47,7 +47,7 @@ def scaled_matmul(
         Of the scales of such a result: ``"128x4"`` has them as `lay_out_scales` returns them, for a product that takes
         them as they are; by default ``"rows"``, a matrix.
     out_scale
-        Of an NVFP4 result: what its values and scales are multiplied by besides; 1 by default.
+        Of an NVFP4 result: what its values and scales are multiplied by besides, 1.18e-38 to 4.25e37; 1 by default.
     target
         As for `matmul`, but without one arrays in host memory are computed by the emulator of a chip that has the
         format.

@@ -33,17 +33,22 @@ def product_family(kernel: str) -> Family:
         legal = f"{', '.join(products)}; {own_kernel.OR_FILE}"
         others = difflib.get_close_matches(kernel, known.keys() - set(products), n=1)
         if kernel not in known and others and not nearest:
-            legal += f"; {others[0]} runs from Python, as tilekit.{others[0]}"
+            legal += f"; {others[0]} runs from Python, as {_python_call(known[others[0]])}"
         if kernel in known:
             from tilekit.bench.suites import SUITES
 
             suite = kernel.removesuffix("_matmul")
             measured = f", and in `tilekit bench --suite {suite}`" if suite in SUITES else ""
-            legal += f"; {kernel} runs from Python, as tilekit.{kernel}{measured}"
+            legal += f"; {kernel} runs from Python, as {_python_call(known[kernel])}{measured}"
         raise ArgumentError.of(
             "KERNEL", kernel, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-001"
         )
     return known[kernel]
+
+
+def _python_call(family: Family) -> str:
+    """What computes a family of groups' calls."""
+    return "tilekit.grouped_matmul" + (" with scale_a and scale_b" if is_blockwise(family) else "")
 
 
 def tuned_family(kernel: str) -> Family:

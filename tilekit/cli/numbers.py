@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from tilekit.cli.common import refuse
 
@@ -21,7 +22,20 @@ def pair(text: str, option: str) -> tuple[int, int]:
 
 def both(text: str, option: str) -> tuple[int, int]:
     """Read a number for both axes, or ``DxA``: down and along."""
-    return pair(text if "x" in text else f"{text}x{text}", option)
+    if "x" in text:
+        return pair(text, option)
+    found = re.fullmatch(r"([-+]?)(\d{1,18})", text)
+    if found is None or found[1]:
+        nearest = None if found is None else 0 if found[1] == "-" else int(found[2])
+        refuse_extent(option, text, "a whole number, or two as DxA", nearest)
+    return int(found[2]), int(found[2])
+
+
+def refuse_extent(option: str, given: object, legal: str, nearest: int | None) -> NoReturn:
+    """Raise `ArgumentError` for an extent that is none."""
+    from tilekit.errors import ArgumentError
+
+    raise ArgumentError.of(option, given, legal=legal, nearest=nearest, code="TK-CLI-002")
 
 
 def whole_numbers(text: str, option: str) -> tuple[int, ...]:

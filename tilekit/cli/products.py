@@ -69,6 +69,7 @@ def workload_of(
 
 def product_of(family: Family, call: CallOptions, batch: int | None) -> MatmulWorkload:
     """Return the product that options describe, with scales where the family has them."""
+    from tilekit.kernels.block_scaled.quantised import QuantisedResult
     from tilekit.tile_op.block_scaled import FORMATS
 
     scaled = is_block_scaled(family)
@@ -76,6 +77,8 @@ def product_of(family: Family, call: CallOptions, batch: int | None) -> MatmulWo
     n, k = (
         given if given is not None else usual for given, usual in zip((call.n, call.k), call.usual[1:], strict=True)
     )
+    if scaled:
+        QuantisedResult.read({"out_dtype": call.out_dtype})  # refuses what is neither a format nor a type
     to = call.out_dtype if scaled and call.out_dtype in FORMATS else None
     plain = workload_of(
         (rows_of(family, call.m, call.usual[0]), n, k),
@@ -90,7 +93,7 @@ def product_of(family: Family, call: CallOptions, batch: int | None) -> MatmulWo
         call.accumulation,
     )
     if is_blockwise(family):
-        return with_scales(plain, dtype)
+        return with_scales(plain, call.dtype)
     if not scaled:
         return plain
     from tilekit.bench.scaled import ScaledWorkload
@@ -98,8 +101,8 @@ def product_of(family: Family, call: CallOptions, batch: int | None) -> MatmulWo
     return ScaledWorkload.like(plain, call.dtype or "mxfp8", to)
 
 
-def with_scales(like: MatmulWorkload, dtype: str) -> BlockwiseWorkload:
-    """Return the same product with scales of blocks: of e4m3, where the usual bf16 stands, and K-major."""
+def with_scales(like: MatmulWorkload, dtype: str | None) -> BlockwiseWorkload:
+    """Return the same product with scales of blocks: K-major, and of e4m3 where no type is asked for."""
     from tilekit.bench.blockwise import BlockwiseWorkload
     from tilekit.dtypes import E4M3
     from tilekit.errors import ArgumentError
@@ -111,7 +114,7 @@ def with_scales(like: MatmulWorkload, dtype: str) -> BlockwiseWorkload:
             raise ArgumentError.of(option, given, legal=legal, nearest=usual, code="TK-CLI-001")
     if like.batch is not None:
         raise ArgumentError.of("--batch", like.batch, legal=legal, code="TK-CLI-001")
-    types: dict[str, Any] = {} if dtype == "bf16" else {"a_dtype": like.a_dtype, "b_dtype": like.b_dtype}
+    types: dict[str, Any] = {} if dtype is None else {"a_dtype": like.a_dtype, "b_dtype": like.b_dtype}
     if types and E4M3.bits not in {one.bits for one in types.values()}:
         raise ArgumentError.of("--dtype", dtype, legal="e4m3 or e5m2", nearest="e4m3", code="TK-CLI-001")
     how: dict[str, Any] = {name: getattr(like, name) for name in ("out_dtype", "bias", "activation", "padded")}

@@ -79,7 +79,8 @@ def tune(
         )
         family, chip = families.tuned_family(kernel), families.chip_of(target)
         if bool(names) == bool(shape):
-            common.refuse("--shape", shape, "one of --shape and --suite", "4096x4096x4096")
+            words = "one of --shape and --suite; `tilekit tune --help` has a shape of each kernel"
+            common.refuse("--shape", shape, words)
         if names:
             _suites(names, sample, part, seconds, candidates, chip, as_json)
             return

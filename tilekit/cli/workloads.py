@@ -59,14 +59,14 @@ def like_of(
         from tilekit.bench.scaled import ScaledWorkload
 
         plain = workload_of((1, 1, 2), None, "e4m3", out_dtype, a_major, b_major, accumulation=accumulation)
-        return ScaledWorkload.like(plain, "mxfp8" if dtype == "bf16" else dtype)
+        return ScaledWorkload.like(plain, _asked(dtype) or "mxfp8")
     if takes_images(family):
         for option, major in (("--a-major", a_major), ("--b-major", b_major)):
             if major != "k":
                 refuse(option, major, "of a product only, which conv2d is not", "k")
         return convolution_like(dtype, out_dtype, accumulation=accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
-    return with_scales(like, dtype) if is_blockwise(family) else like
+    return with_scales(like, _asked(dtype)) if is_blockwise(family) else like
 
 
 def tuned_like(
@@ -81,9 +81,14 @@ def tuned_like(
         return like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, accumulation=accumulation)
     if is_blockwise(family):
-        scaled = with_scales(like, dtype)
+        scaled = with_scales(like, _asked(dtype))
         return GroupedBlockwiseWorkload((1,), 1, 1, dtype=scaled.a_dtype, out_dtype=scaled.out_dtype)
     if like.a_dtype is not like.b_dtype:
         refuse("--dtype", dtype, "one type: groups' operands have the same", like.a_dtype.name)
     types: dict[str, Any] = {"dtype": like.a_dtype, "out_dtype": like.out_dtype}
     return GroupedWorkload((1,), 1, 1, routing="spread", **types, a_major=like.a_major, b_major=like.b_major)
+
+
+def _asked(dtype: str) -> str | None:
+    """The type that is asked for; bf16 is what these commands take where none is."""
+    return None if dtype == "bf16" else dtype

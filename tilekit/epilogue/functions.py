@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from difflib import get_close_matches
+from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import call_checked, check_fields
 from tilekit.assembly.fit import component
@@ -68,7 +69,9 @@ class ElementwiseSpec:
             raise ArgumentError.of("bias", self.bias, legal="None, bf16, f16 or f32", nearest=F32, code="TK-MM-017")
         if self.activation not in (None, *ACTIVATIONS):
             raise ArgumentError(
-                f"activation={self.activation!r}: choose one of {', '.join(ACTIVATIONS)} or None", code="TK-MM-005"
+                f"activation={self.activation!r}: choose one of {', '.join(ACTIVATIONS)} or None"
+                + _near(self.activation),
+                code="TK-MM-005",
             )
 
     @property
@@ -254,6 +257,12 @@ class Elementwise:
 
 def _pair(w: Writer, vector: Vector | None, first: Value, apart: int, batch: Operand) -> Pair | None:
     return None if vector is None else vector.pair(w, first, apart, batch)
+
+
+def _near(activation: Any) -> str:
+    """The activation that may have been meant, in words; swish is another name of silu."""
+    close = ["silu"] if activation.lower() == "swish" else get_close_matches(activation.lower(), ACTIVATIONS, 1, 0.5)
+    return f"; nearest: {close[0]}" if close else ""
 
 
 __all__ = ["ACTIVATIONS", "Activation", "ColumnPair", "Elementwise", "ElementwiseSpec", "RowPair", "ScaleKind"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tilekit.arrays import (
     ArrayView,
@@ -50,6 +50,9 @@ class Arguments:
     device
         ``"cuda"`` where arrays in host memory go to the GPU.
     """
+
+    OPERANDS: ClassVar[tuple[str, str]] = ("a", "b")
+    """What the caller calls them."""
 
     a: ArrayView
     b: ArrayView
@@ -109,8 +112,7 @@ class Arguments:
         ArgumentError
             Naming the argument.
         """
-        operands = [("a", a), ("b", b)]
-        placed = list(operands)
+        placed = list(zip(cls.OPERANDS, (a, b), strict=True))
         shape = problem.out_shape if shape is None else shape
         if out is not None:
             require_output(out, shape, dtype, (), out_name)
@@ -167,7 +169,7 @@ class Arguments:
     @property
     def words(self) -> dict[str, str]:
         """What the caller calls those arrays that have another name in a launch."""
-        several = {"out": "out[0]"} if self.extra_names else {}
+        several = dict(zip(("a", "b"), self.OPERANDS, strict=True)) | ({"out": "out[0]"} if self.extra_names else {})
         return several if self.epilogue.written is None else {**self.epilogue.written.names, **several}
 
     @property

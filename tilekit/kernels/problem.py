@@ -129,16 +129,20 @@ def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
     )
 
 
-def output_matrix(out: ArrayView, name: str = "out") -> Matrix:
-    """Describe an output, or a matrix like it, whose N dimension is contiguous.
+IN_C_ORDER = "Pass an array in C order"
+TURNED = "Compute out.T = b.T @ a.T instead, or pass an array in C order"
+"""Ways out of an output whose last dimension is not contiguous: of any, and of a product."""
+
+
+def output_matrix(out: ArrayView, name: str = "out", *, hint: str = TURNED) -> Matrix:
+    """Describe an output, or a matrix like it, whose N dimension is contiguous; `hint` says the way out if it is not.
 
     `store_kind` says whether the copy engine takes it.
     """
     n_stride = out.strides[-1]
     if n_stride != 1 and out.shape[-1] > 1:
         raise ArgumentError(
-            f"{name} has strides {out.strides} (elements): its last dimension must be contiguous. Compute out.T = b.T "
-            "@ a.T instead, or pass an array in C order",
+            f"{name} has strides {out.strides} (elements): its last dimension must be contiguous. {hint}",
             code="TK-MM-014",
         )
     size = out.dtype.bytes

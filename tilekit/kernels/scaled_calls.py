@@ -54,9 +54,9 @@ def read_scaled(
     if dtype is F32 and asked:
         name = asked[0]
         raise ArgumentError(
-            f"{name}={given[name]!r} with f32 scales of blocks: such a product writes bf16, f16 or f32, and operands "
-            "with ue8m0 or e4m3 scales are multiplied into quantised results; nearest: out_dtype='bf16', then "
-            "tilekit.quantise",
+            f"{name}={given[name]!r} with f32 scales of blocks: such a product writes bf16, f16, f32, e4m3 or e5m2, "
+            "without scales, and operands with ue8m0 or e4m3 scales are multiplied into quantised results; nearest: "
+            "out_dtype='bf16', then tilekit.quantise",
             code="TK-SCALE-006",
         )
     return READERS[dtype](a, b, scale_a, scale_b, memory=memory, **keywords)

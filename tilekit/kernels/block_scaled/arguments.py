@@ -116,7 +116,7 @@ class BlockScaledArguments(Arguments):
             va,
             vb,
             vo,
-            result_type(va, vo, dtype),
+            result_type(va, vo if quantised is None else None, dtype),
             cast(EpilogueKeywords, epilogue),
             shape=shape,
             memory=memory,

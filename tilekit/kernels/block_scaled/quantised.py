@@ -18,7 +18,8 @@ from tilekit.epilogue.quantised import QuantisedEpilogue, ScaleLayout, element_o
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.scales import Scales, require_laid_out
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
-from tilekit.kernels.problem import matrix_view, output_matrix
+from tilekit.kernels.problem import IN_C_ORDER, matrix_view, output_matrix
+from tilekit.kernels.scaled.whole import require_whole
 from tilekit.targets import TARGETS, Target
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
@@ -171,8 +172,7 @@ class QuantisedResult:
                 "scale_layout", layout, legal="'rows', or '128x4' as the tensor core reads them", nearest="128x4",
                 code="TK-SCALE-006",
             )  # fmt: skip
-        if scale is not None and not 0 < scale < float("inf"):
-            raise ArgumentError.of("out_scale", scale, legal="a number above 0", nearest=1.0, code="TK-SCALE-006")
+        require_whole("out_scale", scale, code="TK-SCALE-006")
         if found is None:
             if isinstance(out, (tuple, list)):
                 raise ArgumentError(
@@ -222,7 +222,7 @@ class QuantisedResult:
             byte = self.view.dtype is U8 and self.format.scale is UE8M0
             require_output(self.view, self.scale_shape(out), U8 if byte else self.format.scale, (), "out[1]")
             if self.layout == "rows":
-                output_matrix(self.view, "out[1]")
+                output_matrix(self.view, "out[1]", hint=IN_C_ORDER)
             else:
                 require_laid_out("out[1]", self.view)
 
@@ -239,7 +239,7 @@ class QuantisedResult:
         """What the epilogue's parameters follow from, where scales lie as a matrix."""
         if self.view is None or self.layout != "rows":
             return {}
-        return {"out_scales": output_matrix(self.view, "out[1]")}
+        return {"out_scales": output_matrix(self.view, "out[1]", hint=IN_C_ORDER)}
 
 
 def _is_dtype(name: str) -> bool:

@@ -185,7 +185,8 @@ def _read(name: str, given: Any, shape: tuple[int, ...], what: str) -> ArrayView
     view = view_among(given, name, "f32 (float32)", "f32")
     if view.shape != shape or view.dtype != F32:
         turned = (*shape[:-2], shape[-1], shape[-2])
-        hint = f" ({name} looks transposed: pass {name}.T)" if view.shape == turned != shape else ""
+        way = f"{name}.T" if len(shape) == 2 else "it with its last two dimensions exchanged"
+        hint = f" ({name} looks transposed: pass {way})" if view.shape == turned != shape else ""
         raise ArgumentError(
             f"{name} is {view.dtype} of shape {view.shape}: {what} is needed; nearest: f32 of shape {shape}{hint}",
             code="TK-BLOCK-002",

@@ -62,6 +62,7 @@ class ConvArguments(MatmulArguments):
         How filters go down and along the images.
     """
 
+    OPERANDS = ("x", "w")
     extents: tuple[int, int, int, int]
     axes: tuple[Axis, Axis]
 
@@ -104,11 +105,6 @@ class ConvArguments(MatmulArguments):
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
         problem = read_on(target, images, filters, y, along, groups)
         return cls.of(problem, images, filters, rows, dtype, epilogue, views=views, **more)
-
-    @property
-    def words(self) -> dict[str, str]:
-        """What the caller calls those arrays that have another name in a launch."""
-        return {**super().words, "a": "x", "b": "w"}
 
     def new_output(self) -> NewArrays:
         """How an output of this layout is made: of torch's, with its channels behind its images."""
@@ -169,10 +165,27 @@ def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
     if w.shape[3] * groups != channels:
         raise ArgumentError(
             f"x has {channels} channels and w has {w.shape[3]}: with groups={groups} a filter has {channels // groups}"
-            + (f"; nearest: groups={channels // w.shape[3]}" if channels % w.shape[3] == 0 else ""),
+            + (f"; nearest: groups={channels // w.shape[3]}" if channels % w.shape[3] == 0 else "")
+            + _other_layout(x, w, groups),
             code="TK-CONV-002",
         )
     return groups
+
+
+def _other_layout(x: ArrayView, w: ArrayView, groups: int) -> str:
+    """What operands whose channels do not fit look like: as other libraries lay them out."""
+    turns = [
+        ("x", 1, "N, C, H, W", (0, 2, 3, 1)),
+        ("w", 1, "K, C, R, S", (0, 2, 3, 1)),
+        ("w", 2, "R, S, C, K", (3, 0, 1, 2)),
+    ]
+    for said in (turns[:1], turns[1:2], turns[:2], turns[2:]):
+        axis = {name: at for name, at, _, _ in said}
+        if x.shape[axis.get("x", 3)] == w.shape[axis.get("w", 3)] * groups and x.library != "torch":
+            looks = " and ".join(f"{name} as ({order})" for name, _, order, _ in said)
+            ways = " and ".join(f"numpy.ascontiguousarray({name}.transpose{turn})" for name, _, _, turn in said)
+            return f"; channels would fit with {looks}: pass {ways}"
+    return ""
 
 
 def require_extents(name: str, view: ArrayView) -> None:

@@ -63,19 +63,34 @@ def read_pair(given: Any, name: str, words: Mapping[str, Any] | None = None) -> 
         ``TK-CONV-003`` with the nearest legal value.
     """
     least = _LEAST[name]
-    try:
-        parts = given if _is_sequence(given) else (given, given)
-        down, along = (index(number) for number in parts)
-        legal = not any(isinstance(number, bool) for number in parts) and least <= min(down, along)
-        legal = legal and max(down, along) <= _MOST_COUNTED
-    except Exception:  # whatever the numbers' own methods do
-        legal = False
-    if not legal:
+    found = _two(given if _is_sequence(given) else (given, given), least)
+    if found is None or max(found) > _MOST_COUNTED:
         legal_words = f"a whole number from {least} to {_MOST_COUNTED}, as kernels count, or two (down, along)"
         raise ArgumentError.of(
             name, given, legal=legal_words, nearest=_meant(given, least, words or {}), code="TK-CONV-003"
         )
-    return down, along
+    return found
+
+
+def read_extents(given: Any, name: str) -> tuple[int, int]:
+    """Read the extents of images or of filters, down and along (``TK-CONV-001``, with the nearest)."""
+    found = _two(given, 1) if _is_sequence(given) else None
+    if found is None:
+        meant = _meant(given, 1, {})
+        nearest = (meant, meant) if isinstance(meant, int) else meant
+        legal = "two whole numbers from 1 on, down and along"
+        raise ArgumentError.of(name, given, legal=legal, nearest=nearest, code="TK-CONV-001")
+    return found
+
+
+def _two(parts: Any, least: int) -> tuple[int, int] | None:
+    """Two whole numbers from the least on; None where that is not what was given."""
+    try:
+        down, along = (index(number) for number in parts)
+        legal = not any(isinstance(number, bool) for number in parts) and least <= min(down, along)
+    except Exception:  # whatever the numbers' own methods do
+        return None
+    return (down, along) if legal else None
 
 
 def _is_sequence(given: Any) -> bool:

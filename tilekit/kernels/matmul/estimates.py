@@ -227,11 +227,15 @@ class Grids:
         )
 
     def filled(self, heights: Array, step: int) -> Array:
-        """Of the rows of groups' tiles, with these heights, those of blocks of `step` rows that a group reaches."""
+        """Of the rows of groups' tiles, with these heights, those of blocks of `step` rows that a group reaches.
+
+        Where there is no tile, all of none.
+        """
         if self.sizes is None:
             return np.ones(len(heights))
         blocks = _rows_of(self.sizes, np.full(len(heights), step)).sum(axis=0)
-        return np.asarray(step * blocks / (heights * _rows_of(self.sizes, heights).sum(axis=0)))
+        rows = heights * _rows_of(self.sizes, heights).sum(axis=0)
+        return np.where(rows > 0, step * blocks / np.maximum(rows, 1), 1.0)
 
     @property
     def each(self) -> list[Grid]:
