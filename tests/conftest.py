@@ -22,6 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden PTX files instead of comparing")
 
 
+TORCH_OWN = r"ignore:`torch\.jit\.\w+` is deprecated:FutureWarning"
+"""What torch 2.14 says of its own modules as these are imported."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -40,6 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     cases: dict[tuple[pytest.Item | pytest.Collector | None, str, int], list[pytest.Function]] = {}
     for item in items:
+        item.add_marker(pytest.mark.filterwarnings(TORCH_OWN), append=False)
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)  # first, so that other marks prevail
         sampled = item.get_closest_marker("sampled")
         if sampled is not None and isinstance(item, pytest.Function):

@@ -60,7 +60,7 @@ COUNTED = {
     ),
     "blockwise.md": (
         ("blockwise: payload and factors, spec, entry", "spec and entry are {},"),
-        ("blockwise: accumulators with factors, reads ahead", "could use, {} more"),
+        ("blockwise: accumulators with factors, reads ahead", "of your own do, {} more,"),
         ("blockwise: values in the stages", "come into stages {},"),
         ("blockwise: reading a call", "reading a call {},"),
         ("blockwise: binding", "binding {}."),

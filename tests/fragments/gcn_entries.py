@@ -12,7 +12,7 @@ from fragment_entries import Case, extremes
 from tilekit.assembly.fragment import Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import GCN
-from tilekit.assembly.types import PRED
+from tilekit.assembly.types import PRED, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError, AssemblerError
@@ -58,10 +58,12 @@ def entry(case: Case, chip: str) -> Writer:
             given[operand.name] = w.tile(operand.type, registers_of(operand, immediates), operand.name)
         elif operand.type is PRED:
             given[operand.name] = w.thread() < 7
-        elif operand.file == "scalar" or operand.type.bits < 32:
-            given[operand.name] = w.constant(operand.type, 1) if operand.type.bits < 32 else w.parameter(
-                operand.name, operand.type
-            )  # fmt: skip
+        elif operand.type.bits < 32:
+            given[operand.name] = w.constant(operand.type, 1)
+        elif operand.file == "scalar" and operand.type is SMEM:  # an address that no launch can pass
+            given[operand.name] = w.parameter(operand.name, U32).retyped(SMEM)
+        elif operand.file == "scalar":
+            given[operand.name] = w.parameter(operand.name, operand.type)
         else:
             given[operand.name] = w.new(operand.type, operand.name, uniform=False)
     for _ in range(2):

@@ -80,7 +80,10 @@ class FirstLoads:
     def at(self, w: Writer, tile: Tile) -> FirstCopies:
         """Turn to `tile`: of the first, work out which k-block is the last of the first loads."""
         copies, order = self._loader.at(w, tile), self._order
-        span = w.minimum(tile.k_end - tile.k_first, order.stages * order.k_block)
+        length = tile.k_end - tile.k_first
+        if isinstance(tile.k_first, Value):  # the last shares of a short K begin behind it
+            length = w.select(tile.k_end > tile.k_first, length, 0, U32)
+        span = w.minimum(length, order.stages * order.k_block)
         last = ((span - 1) & -order.k_block % (1 << 32)) + tile.k_first
         self._last.assign(w.select(self._owing, last, _NEVER))
         w.ptx.mbarrier.arrive(bar=self._bar, active=self._owing & (span == 0))  # an empty sum loads nothing
