@@ -143,7 +143,7 @@ REST: dict[str, dict[str, Any]] = {
     "no positions": {"cut_positions": 0},
     "elements apart": {"step": 2},
     "an address between two units": {"shift": 4},
-    "heads that do not agree": {"groups": 1},
+    "elements that do not agree": {"groups": 1},
 }
 
 
@@ -174,8 +174,10 @@ def test_the_rest_is_torchs(which: str, monkeypatch: pytest.MonkeyPatch) -> None
     if "step" in how:
         given = [one[..., :: how["step"]] for one in given]
         how.pop("step")
-    if which == "heads that do not agree":
-        given[1] = given[1][:, :, :7]
+    if which == "elements that do not agree":
+        given[1] = given[1][:, :, :, :7]
+        with pytest.raises(RuntimeError):
+            theirs(*given, **how)
         with pytest.raises(RuntimeError):
             tilekit.torch.scaled_dot_product_attention(*given, **how)
         return
