@@ -115,8 +115,8 @@ def grown(learned: Sequence[Case]) -> Any:
 
     features, found = np.concatenate([case.features for case in learned]), None
     for _ in range(CENTRED):
-        said = [0.0 if found is None else found.predict(case.features) for case in learned]
-        over = np.concatenate([c.over - (c.over - p).mean() for c, p in zip(learned, said, strict=True)])
+        known = [0.0 if found is None else found.predict(case.features) for case in learned]
+        over = np.concatenate([c.over - (c.over - p).mean() for c, p in zip(learned, known, strict=True)])
         found = lightgbm.train(SETTINGS, lightgbm.Dataset(features, over), TREES)
     return found
 

@@ -17,15 +17,6 @@ from tilekit.emulator.core.schedules import Pending
 from tilekit.emulator.ptx.copies.bulk import Load
 from tilekit.emulator.ptx.execution.scheduler import Machine
 
-HOPPER = (
-    LaunchCase(consumers(64, 64, stages=2), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
-    LaunchCase(
-        consumers(64, 64, (2, 1), schedule="pingpong", consumers=2, stages=6),
-        computes(residual=BF16), tiles=(2, 2), k_blocks=3,
-    ),
-)  # fmt: skip
-"""Where a residual always waits."""
-
 CASES = (
     LaunchCase(single(128, 64, stages=2, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
     LaunchCase(pairs(128, 64, stages=6, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=3),
@@ -35,6 +26,9 @@ CASES = (
 HOPPER = (
     LaunchCase(consumers(64, 64, stages=2), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
     LaunchCase(consumers(128, 64, (2, 1), stages=6), computes(residual=BF16), tiles=(2, 2), k_blocks=3),
+    LaunchCase(
+        consumers(64, 64, schedule="pingpong", consumers=2, stages=6), computes(residual=BF16), tiles=(2, 2), k_blocks=3
+    ),
 )
 """The same where a residual always waits."""
 

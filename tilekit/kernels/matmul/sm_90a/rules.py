@@ -251,8 +251,7 @@ def _pingpong(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[
 def _loads_headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
     """Registers of a thread that loads what rows and columns need, of its `share`."""
     functions, narrow = spec.functions, share < WIDE_SHARE
-    written = isinstance(functions, WrittenSpec)
-    lone = LONE_HEADROOM if written and config.consumers == 1 else 0
+    lone = LONE_HEADROOM if isinstance(functions, WrittenSpec) and config.consumers == 1 else 0
     shares = config.split_k > 1 or config.stream_k > 0
     if spec.store != "tma" or (config.swap_ab and functions.scale_a):
         return SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM + lone
