@@ -2,9 +2,11 @@
 
     python -m benchmarks.gemv                                     # every shape and M, the sweep below
     python -m benchmarks.gemv --shape 4096x4096 --tokens 1 --config g1d4,g2d2s2,g1d4p2r --json gemv.json
+    python -m benchmarks.gemv --shape 5x1200x15008 --shape 2x1536x8960 --config picked,matmul,g1d2s2c4
 
 A config is written ``g<groups>d<depth>`` and, where it is not the default, ``w<warps>c<cluster>s<CTAs an SM>p<prefetch>
-l<L2 bytes>o<overlap>`` and ``r`` for weights that are ready before the launch. ``picked`` is the picker's.
+l<L2 bytes>o<overlap>`` and ``r`` for weights that are ready before the launch. ``picked`` is the picker's, ``matmul``
+the matmul as its own picker has it.
 
 Weights are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
 CUDA graph, a pass over all weights; contestants take turns in rounds, and the median round counts. Bytes are those of
@@ -22,11 +24,14 @@ from typing import Annotated, Any
 
 import typer
 
+import tilekit
 from tilekit.errors import TilekitError
 from tilekit.kernels.gemv.compiled import compiled
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.picker import pick
 from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
+from tilekit.kernels.matmul.arguments import MatmulArguments
+from tilekit.kernels.matmul.picker import pick as pick_matmul
 from tilekit.targets import SM_90A
 
 SHAPES = (
@@ -143,6 +148,12 @@ def library(problem: Problem) -> list[Replay]:
 
 def ours(problem: Problem, text: str, dtype: str, b_major: str) -> tuple[list[Replay], str]:
     """tilekit's launches with one config, and that config in full."""
+    operands = list(zip(problem.a, problem.b, problem.out, strict=True))
+    if text == "matmul":
+        a, b, out = operands[0]
+        whole = MatmulArguments.parse(a, b, out=out).spec
+        product = tilekit.compile(whole, config=pick_matmul(whole, SM_90A, m=problem.m, n=problem.n, k=problem.k))
+        return [product.bind(*arrays) for arrays in operands], f"{product.config}"
     config, ready = parse(text)
     spec = GemvSpec(
         a_dtype=dtype,  # type: ignore[arg-type]
@@ -181,7 +192,9 @@ def timed(torch: Any, replays: dict[str, Replay], launches: int) -> dict[str, fl
 
 
 def main(
-    shape: Annotated[list[str] | None, typer.Option(metavar="NxK", help="Repeatable.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="[Mx]NxK", help="With M, instead of --tokens. Repeatable.")
+    ] = None,
     tokens: Annotated[str, typer.Option(help="Rows of A, with commas.")] = "1,2,4,8",
     config: Annotated[str | None, typer.Option(help="Configs in short form, with commas.")] = None,
     dtype: Annotated[str, typer.Option(help="bf16, f16 or e4m3.")] = "bf16",
@@ -194,8 +207,8 @@ def main(
     torch.manual_seed(0)
     rows = []
     for text in shape or SHAPES:
-        n, k = map(int, text.split("x"))
-        for m in map(int, tokens.split(",")):
+        *rows_of_a, n, k = map(int, text.split("x"))
+        for m in rows_of_a or [int(count) for count in tokens.split(",")]:
             problem = Problem(torch, m, n, k, dtype, b_major)
             replays: dict[str, Replay] = {}
             words: dict[str, str] = {}

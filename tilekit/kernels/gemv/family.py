@@ -11,7 +11,7 @@ from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
 from tilekit.kernels.gemv.choices import GemvChoices
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
-from tilekit.kernels.gemv.picker import MOST_TOKENS, pick
+from tilekit.kernels.gemv.picker import MOST_TOKENS, pick, uneven
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
 from tilekit.kernels.matmul.arguments import MatmulArguments
@@ -47,6 +47,9 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection 
         functions = arguments.epilogue.functions(arguments.activation)
         assert isinstance(functions, ElementwiseSpec), "a Python epilogue was declined"
         spec = spec_of(problem, a, b, arguments.out.dtype, functions)
+        picked = pick(spec, arguments.target, n=problem.n, k=problem.k)
+        if _brought(arguments) and uneven(picked, spec, arguments.target, n=problem.n, k=problem.k):
+            return Declined("the copy engine brings a matmul these operands, whose tiles occupy the chip more evenly")
     except ArgumentError as error:
         return Declined(error.message)
     target, config = arguments.target, None
@@ -54,7 +57,7 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection 
         shape = {"m": spec.tokens, "n": problem.n, "k": problem.k, "batches": 1}
         config = tuned(spec, target, gpu_name(a.device), **shape, call=arguments)
     if config is None:
-        config = pick(spec, target, n=problem.n, k=problem.k)
+        config = picked
     return Selection(compiled(spec, config, target), arguments.reading(problem))
 
 
@@ -82,6 +85,11 @@ def _streams_better(arguments: MatmulArguments, gemv: MatmulProblem) -> bool:
     """
     if gemv.b.major == "k" and (arguments.b.dtype.bits > 8 or gemv.m < FEWEST_8_BIT_ROWS):
         return False
+    return _brought(arguments)
+
+
+def _brought(arguments: MatmulArguments) -> bool:
+    """Whether the copy engine moves a matmul's operands and result."""
     problem = arguments.problem
     return problem.a.load == problem.b.load == arguments.store_of_out == "tma"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -18,28 +19,48 @@ from tilekit.targets import Target
 MOST_TOKENS = 8
 """Rows of A up to which a gemv is chosen: 8 x 6144 x 4096 takes 14.5 us, and 15.2 as the matmul's best (H200)."""
 
-# The model's constants, of an H200 (132 SMs, 1.7 GHz under load).
+# The model's constants, of an H200 (132 SMs): fitted to 16 configs of 29 products of 1 to 8 rows, of which its choice
+# takes 1.02 times as long as the best in the mean.
 
-DRAM_RATE = 4.4e12
+DRAM_RATE = 4.3e12
 """Bytes a second that DRAM delivers to a long kernel."""
 
-SM_RATE = 70e9
-"""Bytes a second that one SM takes in."""
+SM_RATE = 125e9
+"""Bytes a second that one SM takes in, if it has no tokens to read."""
 
-LATENCY = 0.8e-6
-"""Seconds from a load to its data, with DRAM busy."""
+TOKEN_COST = 4.4
+"""How much an SM's rate falls for each token over a tile's columns: each tile reads them again, from L2 or L1."""
 
-BALANCE = 0.2
+LATENCY = 0.33e-6
+"""Seconds from a load to its data, which bounds what may be on its way."""
+
+LAUNCH = 2.16e-6
+"""Seconds of a launch that no size of the weights changes."""
+
+BALANCE = 0.33
 """How DRAM's rate goes with the tiles of an SM on average, over those of the busiest.
 
 6144 x 4096 takes 14.2 us in tiles of 16 columns, and 15.4 in tiles of 32, of which 72 of 132 SMs have one and 60 two.
 """
 
-CLUSTER_SECONDS = 0.5e-6
+STEP_COST = 0.16
+"""Time lost at the ends of a CTA's steps, over their number: 2 x 2048 x 1536 takes 3.9 us in one, and 3.2 in two."""
+
+CLUSTER_SECONDS = 0.19e-6
 """What a cluster adds to a launch."""
 
-CLUSTER_COST = 0.03
-"""Time lost to CTAs of a cluster that wait for each other at every tile (an assumption)."""
+CLUSTER_COST = 0.114
+"""Time lost to CTAs of a cluster that wait for each other at every tile."""
+
+UNEVEN = 0.85
+"""Tiles of an SM on average over those of the busiest, below which a matmul by TMA is quicker if K is long.
+
+Of 38 products those below, with a second round of tiles and K from 1024 on, take 1.03 to 1.16 times as long as the
+matmul's; with K of 344 to 440 0.85 (H200).
+"""
+
+LONG_K = 1024
+"""Elements of K from which on that is so."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +84,28 @@ class Estimate:
     seconds: float
 
 
-def candidates(spec: GemvSpec, target: Target) -> Iterator[GemvConfig]:
+SLOTS = {"k": ((1, 2), (2, 2), (1, 4), (4, 1)), "mn": ((1, 2), (2, 1))}
+"""Groups and depth of the candidates, by the major of B: what was timed."""
+
+NARROW_SLOTS = ((1, 1),)
+"""The same of loads that are narrower than 16 bytes."""
+
+
+def candidates(spec: GemvSpec, target: Target) -> list[GemvConfig]:
     """Every legal candidate for `spec` on `target`; where the model sees no difference, the first is taken.
 
-    Two CTAs an SM with 16 columns each (K-major) were the quickest, or within 2 % of it, at 16 shapes from 2112x7168 to
-    57344x8192, since every cluster that fits has had a part of the tiles (H200).
+    Two CTAs an SM, of which the second waits for memory while the first adds: one alone takes 16.4 us for 5 x 1200 x
+    15008 in clusters of eight, and two 12.5 (H200). Only where two do not fit there is one.
     """
-    for groups, depth in ((1, 2), (2, 2), (1, 4), (4, 1), (1, 3), (2, 1), (1, 1)):
-        for ctas in (2, 1):
-            for cluster in CLUSTER.values:
-                config = GemvConfig(groups=groups, depth=depth, cluster=cluster, ctas_per_sm=ctas)
-                if config.legal(target, spec):
-                    yield config
+    for slots, ctas in product((SLOTS[spec.b_major], NARROW_SLOTS), (2, 1)):
+        configs = (
+            GemvConfig(groups=groups, depth=depth, cluster=cluster, ctas_per_sm=ctas)
+            for (groups, depth), cluster in product(slots, CLUSTER.values)
+        )
+        found = [config for config in configs if config.legal(target, spec)]
+        if found:
+            return found
+    return []
 
 
 def estimate(config: GemvConfig, spec: GemvSpec, *, n: int, k: int, sms: int) -> Estimate:
@@ -84,25 +115,37 @@ def estimate(config: GemvConfig, spec: GemvSpec, *, n: int, k: int, sms: int) ->
     resident = max(1, sms * config.ctas_per_sm // config.cluster)
     rounds = -(-tiles // resident)
     clusters = min(tiles, resident)
-    busiest = sum(-(-max(0, tiles - first) // resident) for first in range(0, resident, max(1, sms // config.cluster)))
-    balance = tiles * config.cluster / sms / max(busiest, 1)
+    even = _evenness(config, tiles, resident, sms)
     ctas = clusters * config.cluster
     block = shape_of(spec).k_block
     share = -(-k // (config.cluster * block)) * block
     step = config.k_step(spec)
     steps = max(1, -(-share // step))
     filled = max(k, 1) / (steps * step * config.cluster)
-    tokens = spec.tokens / columns  # each tile reads the tokens again, from L2 or L1
     rate = min(
-        DRAM_RATE * min(1, balance) ** BALANCE,
-        min(ctas, sms) * SM_RATE / (1 + tokens),
+        DRAM_RATE * even**BALANCE,
+        min(ctas, sms) * SM_RATE / (1 + TOKEN_COST * spec.tokens / columns),
         ctas * config.bytes_in_flight(spec) * filled / LATENCY,
     )
     moved = tiles * columns * k * spec.b_dtype.bytes
-    seconds = moved / rate + LATENCY
+    seconds = moved / rate * (1 + STEP_COST / (rounds * steps)) + LAUNCH
     if config.cluster > 1:
         seconds = seconds * (1 + CLUSTER_COST) + CLUSTER_SECONDS
     return Estimate(config, clusters, rounds, filled, seconds)
+
+
+def uneven(config: GemvConfig, spec: GemvSpec, target: Target, *, n: int, k: int) -> bool:
+    """Whether a second round of tiles leaves much of the chip idle, for so long that a matmul by TMA is quicker."""
+    sms = target.multiprocessors
+    tiles, resident = -(-n // config.columns(spec)), max(1, sms * config.ctas_per_sm // config.cluster)
+    return k >= LONG_K and tiles > resident and _evenness(config, tiles, resident, sms) < UNEVEN
+
+
+def _evenness(config: GemvConfig, tiles: int, resident: int, sms: int) -> float:
+    """Tiles of an SM on average, over those of the busiest: 1 where all have as many."""
+    apart = max(1, sms // config.cluster)  # an SM's clusters, in their order
+    busiest = sum(-(-max(0, tiles - number * apart) // resident) for number in range(config.ctas_per_sm))
+    return min(1.0, tiles * config.cluster / sms / max(busiest, 1))
 
 
 @dataclass(frozen=True)
@@ -117,7 +160,7 @@ class Extents:
 class _Model(engine.Model):
     """The model as the picker's engine takes it."""
 
-    def candidates(self, spec: GemvSpec, target: Target) -> Iterator[GemvConfig]:
+    def candidates(self, spec: GemvSpec, target: Target) -> list[GemvConfig]:
         return candidates(spec, target)
 
     def estimates(
