@@ -32,7 +32,7 @@ FOLDS = 6
 LEARNED_NEAR = 1.6
 """Configs that take so many times as long as a case's best, by the model, are not learned from: nothing picks them."""
 
-TREES = 400
+TREES = 800
 
 CENTRED = 3
 """How often trees are grown, each time less what a case's configs have in common by the trees before.
@@ -41,10 +41,10 @@ A case's configs are no fair sample of all, so that their mean alone is not what
 """
 
 SETTINGS: dict[str, Any] = {
-    "num_leaves": 24,
-    "max_depth": 12,
+    "num_leaves": 64,
+    "max_depth": 14,
     "learning_rate": 0.05,
-    "min_data_in_leaf": 40,
+    "min_data_in_leaf": 12,
     "feature_fraction": 0.6,
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
@@ -136,11 +136,11 @@ def trees_of(grown: Any) -> Trees:
     roots = [add(tree["tree_structure"]) for tree in grown.dump_model()["tree_info"]]
     feature, threshold, left, right, value = zip(*nodes, strict=True)
     return Trees(
-        np.array(roots, np.int16),
+        np.array(roots, np.int32),
         np.array(feature, np.int8),
         np.array(threshold, np.float32),
-        np.array(left, np.int16),
-        np.array(right, np.int16),
+        np.array(left, np.int32),
+        np.array(right, np.int32),
         np.array(value, np.float32),
     )
 

@@ -2,8 +2,8 @@
 
 The constants of the model say what limits a k-block and a launch. How much limits get in each other's way depends on
 tile, cluster, layout and schedule together, and no term that was tried tells it (benchmarks/NOTES.md). Trees learn it
-from the times in benchmarks/results. They see no extents, only what the model makes of them, so that they hold for
-shapes that were not timed. ``python -m benchmarks.learn`` grows them, and says what they gain on those.
+from the times in benchmarks/results. They see no extents, only what the model makes of them and how many
+tiles there are, so that they hold for shapes that were not timed. ``python -m benchmarks.learn`` grows them, and says what they gain on those.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ def features(
     """What the trees see of some configs: ``(which, features)``; `clocks` are the model's, before power limits."""
     c, waves, active = configs, np.maximum(grids.waves, 1), np.maximum(grids.active, 1)
     extents = (c.tile_m, c.tile_n, c.cluster_m, c.cluster_n, c.shares, c.cluster_k, c.k_group)
+    along = ((grids.along_m, c.tile_m), (grids.along_n, c.tile_n))
     parts = (block.tensor / block.taken, block.shared / block.taken, block.l2 / block.taken)
     logarithms = (
         *(*extents, c.stages, c.buffers, c.pieces, waves, active / SM_90A.multiprocessors),
         *(np.maximum(grids.k_blocks, 1), *parts, *grids.requests, clocks),
         *(1 + count for count in (grids.outside, grids.ragged, grids.asked)),
+        *(np.maximum(-(-extent // tile), 1) for extent, tile in along),
     )
     as_they_are = (
         *(c.stream_k > 0, c.swapped, c.pingpong, c.consumers_per_tile, c.drained, grids.tiles / (waves * active)),
