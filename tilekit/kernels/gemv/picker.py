@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -19,38 +19,44 @@ from tilekit.targets import Target
 MOST_TOKENS = 8
 """Rows of A up to which a gemv is chosen: 8 x 6144 x 4096 takes 14.5 us, and 15.2 as the matmul's best (H200)."""
 
-# The model's constants, of an H200 (132 SMs): fitted to 16 configs of 29 products of 1 to 8 rows, of which its choice
-# takes 1.02 times as long as the best in the mean.
+# The model's constants, of an H200 (132 SMs): fitted to 16 configs of 29 products of 1 to 8 rows. Its choice, or the
+# matmul's where that is left to it, takes 1.012 times as long as the best in the mean (`python -m benchmarks.gemv`).
 
-DRAM_RATE = 4.3e12
+DRAM_RATE = 4.36e12
 """Bytes a second that DRAM delivers to a long kernel."""
 
-SM_RATE = 125e9
+SM_RATE = 81e9
 """Bytes a second that one SM takes in, if it has no tokens to read."""
 
-TOKEN_COST = 4.4
+TOKEN_COST = 1.93
 """How much an SM's rate falls for each token over a tile's columns: each tile reads them again, from L2 or L1."""
 
-LATENCY = 0.33e-6
+LATENCY = 0.34e-6
 """Seconds from a load to its data, which bounds what may be on its way."""
 
-LAUNCH = 2.16e-6
+LAUNCH = 2.25e-6
 """Seconds of a launch that no size of the weights changes."""
 
-BALANCE = 0.33
+BALANCE = 0.4
 """How DRAM's rate goes with the tiles of an SM on average, over those of the busiest.
 
 6144 x 4096 takes 14.2 us in tiles of 16 columns, and 15.4 in tiles of 32, of which 72 of 132 SMs have one and 60 two.
 """
 
-STEP_COST = 0.16
+STEP_COST = 0.12
 """Time lost at the ends of a CTA's steps, over their number: 2 x 2048 x 1536 takes 3.9 us in one, and 3.2 in two."""
 
-CLUSTER_SECONDS = 0.19e-6
-"""What a cluster adds to a launch."""
+SUM_SECONDS = 0.13e-6
+"""What a cluster adds to each round of tiles, where its CTAs' sums are added: to be multiplied by `CLUSTER_POWER`.
 
-CLUSTER_COST = 0.114
-"""Time lost to CTAs of a cluster that wait for each other at every tile."""
+In clusters of eight 7 x 4288 x 1232 takes 25.6 us, in nine rounds, and 5.7 without.
+"""
+
+TOKEN_SUM_SECONDS = 0.018e-6
+"""The same of each group of columns and token."""
+
+CLUSTER_POWER = 0.8
+"""How both go with the CTAs of a cluster."""
 
 UNEVEN = 0.85
 """Tiles of an SM on average over those of the busiest, below which a matmul by TMA is quicker if K is long.
@@ -130,15 +136,19 @@ def estimate(config: GemvConfig, spec: GemvSpec, *, n: int, k: int, sms: int) ->
     moved = tiles * columns * k * spec.b_dtype.bytes
     seconds = moved / rate * (1 + STEP_COST / (rounds * steps)) + LAUNCH
     if config.cluster > 1:
-        seconds = seconds * (1 + CLUSTER_COST) + CLUSTER_SECONDS
+        added = SUM_SECONDS + TOKEN_SUM_SECONDS * spec.tokens * config.groups
+        seconds += rounds * config.cluster**CLUSTER_POWER * added
     return Estimate(config, clusters, rounds, filled, seconds)
 
 
 def uneven(config: GemvConfig, spec: GemvSpec, target: Target, *, n: int, k: int) -> bool:
-    """Whether a second round of tiles leaves much of the chip idle, for so long that a matmul by TMA is quicker."""
+    """Whether a second round of tiles leaves much of the chip idle, for so long that a matmul by TMA is quicker.
+
+    Clusters, whose CTAs share tiles more evenly, do not make up for it.
+    """
     sms = target.multiprocessors
-    tiles, resident = -(-n // config.columns(spec)), max(1, sms * config.ctas_per_sm // config.cluster)
-    return k >= LONG_K and tiles > resident and _evenness(config, tiles, resident, sms) < UNEVEN
+    tiles, resident = -(-n // config.columns(spec)), sms * config.ctas_per_sm
+    return k >= LONG_K and tiles > resident and _evenness(replace(config, cluster=1), tiles, resident, sms) < UNEVEN
 
 
 def _evenness(config: GemvConfig, tiles: int, resident: int, sms: int) -> float:

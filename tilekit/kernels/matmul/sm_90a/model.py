@@ -183,12 +183,6 @@ ASKED_CLOCKS = 1.093
 PIXEL_CLOCKS = 4.0
 """Clocks in which the copy engine finds a pixel, whatever it copies of it (H200: 4.05 of 128 bytes, 4.05 of 64)."""
 
-GROUP_CLUSTER_COST = 1.04
-"""How many times as long clusters along the rows of groups take, and those of four: seen of large groups (H200)."""
-
-GROUP_THIRD_COST = 1.05
-"""How many times as long a tile of three warpgroups takes, of whose rows a group reaches two."""
-
 WIDE_GROUP_COST = 0.15
 """Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
 
@@ -461,9 +455,6 @@ def modelled(configs: HopperConfigs, spec: MatmulSpec, grids: Grids, block: Bloc
         wave = wave * (1 + LARGE_COST * np.maximum(area - LARGE_TILE, 0) / (128 * 64))
     if spec.own_sums:
         wave = wave * np.where(c.cluster_n > 1, SHARED_A_PART, 1)
-    elif spec.groups:
-        apart = (c.cluster_m > 1) | (c.cluster_n > 2)
-        wave = wave * np.where(apart, GROUP_CLUSTER_COST, 1) * np.where(c.consumers_per_tile >= 3, GROUP_THIRD_COST, 1)
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
     wave = np.where(c.pingpong, in_turn, wave)
     ready = np.where(c.gathered > block.tensor, grids.k_blocks, np.minimum(grids.k_blocks, c.stages))
