@@ -21,7 +21,7 @@ from tilekit.kernels.family import Declined, Selection
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.family import GEMV
-from tilekit.kernels.gemv.picker import candidates, estimate, pick
+from tilekit.kernels.gemv.picker import candidates, estimate, pick, uneven
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.launch_call import Addresses
@@ -111,7 +111,7 @@ def test_the_pick_follows_the_shape() -> None:
     spec = GemvSpec()
     few = pick(spec, SM_90A, n=512, k=16384)
     assert few.cluster > 1
-    for n, k in ((4096, 4096), (8192, 8192), (57344, 8192), (2112, 7168), (7168, 16384), (24576, 1536)):
+    for n, k in ((4096, 4096), (8192, 8192), (57344, 8192), (2112, 7168), (28672, 4096), (24576, 1536)):
         config = pick(spec, SM_90A, n=n, k=k)
         chosen = estimate(config, spec, n=n, k=k, sms=132)
         assert config.cluster == 1
@@ -119,6 +119,22 @@ def test_the_pick_follows_the_shape() -> None:
         tiles = -(-n // config.columns(spec))
         assert (chosen.rounds - 1) * chosen.clusters < tiles <= chosen.rounds * chosen.clusters
         assert config.ctas_per_sm * config.bytes_in_flight(spec) * chosen.filled >= 48 * 1024
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "expected"),
+    [(5120, 13824, True), (7168, 16384, True), (4608, 3584, True), (4608, 512, False), (4096, 4096, False)],
+)
+def test_tiles_that_spill_into_a_second_round_are_a_matmuls(n: int, k: int, expected: bool) -> None:
+    """Where few tiles are left for a second round and K is long, the copy engine's matmul takes less time."""
+    spec = GemvSpec()
+    assert uneven(pick(spec, SM_90A, n=n, k=k), spec, SM_90A, n=n, k=k) is expected
+
+
+def test_no_cluster_for_short_rows_of_k() -> None:
+    """A cluster adds its sums in every round: with 8 rows in clusters of eight it takes five times as long."""
+    for n, k in ((688, 1104), (4288, 1232), (6128, 648), (16384, 2048)):
+        assert pick(GemvSpec(tokens=8), SM_90A, n=n, k=k).cluster == 1
 
 
 def bf16(shape: tuple[int, ...], dtype: Any = np.float16) -> Any:

@@ -2,8 +2,9 @@
 
 The constants of the model say what limits a k-block and a launch. How much limits get in each other's way depends on
 tile, cluster, layout and schedule together, and no term that was tried tells it (benchmarks/NOTES.md). Trees learn it
-from the times in benchmarks/results. They see no extents, only what the model makes of them and how many
-tiles there are, so that they hold for shapes that were not timed. ``python -m benchmarks.learn`` grows them, and says what they gain on those.
+from the times in benchmarks/results. They see no extents, only what the model makes of them and how many tiles there
+are, so that they hold for shapes that were not timed. ``python -m benchmarks.learn`` grows them, and says what they
+gain on those.
 """
 
 from __future__ import annotations
