@@ -2,6 +2,7 @@
 
     python -m benchmarks.epilogues                                # every case and shape, eager torch beside
     python -m benchmarks.epilogues --case swiglu --shape 8192x8192x8192 --compiled --json epilogues.json
+    python -m benchmarks.epilogues --case summed --shape 8192x8192x8192 --more 4    # what the picker likes less beside
 
 Built-in epilogues move the same bytes: of SwiGLU a residual takes the gate's place, and row sums are what it lacks. The
 cases ``relu`` and ``gelu`` compute the same function both ways; ``relu-summed`` adds row sums to a cheap one. What is
@@ -16,7 +17,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -25,6 +26,9 @@ from tilekit.bench.clocks import ClockSampler
 from tilekit.bench.contest import QUICK, hold
 from tilekit.bench.machine import require_machine
 from tilekit.epilogue import gelu, relu, row_sum, silu
+from tilekit.kernels.matmul.picker import ranked
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.targets import SM_90A
 
 LAUNCHES = 4
 """Launches in a graph, each with arrays of its own."""
@@ -114,8 +118,18 @@ CASES = {
 }
 
 
-def contestants(case: Case, torch: Any, m: int, n: int, k: int, *, compiled: bool) -> dict[str, Callable[[], None]]:
-    """One pass of each over all sets of arrays, checked."""
+def others(written: Any, m: int, n: int, k: int, count: int) -> list[MatmulConfig]:
+    """Of other tiles, schedules and clusters than a kernel's, so many that the model likes best."""
+    kinds: dict[Any, MatmulConfig] = {}
+    for config in (written.config, *(e.config for e in ranked(written.spec, SM_90A, m=m, n=n, k=k))):
+        kinds.setdefault((config.tile, config.pingpong, config.cluster), cast(MatmulConfig, config))
+    return list(kinds.values())[1 : count + 1]
+
+
+def contestants(
+    case: Case, torch: Any, m: int, n: int, k: int, *, compiled: bool, more: int = 0
+) -> dict[str, Callable[[], None]]:
+    """One pass of each over all sets of arrays, checked; `more`: with so many other configs besides."""
     sets = []
     for _ in range(LAUNCHES):
         a, b, like = (torch.randn(shape, device="cuda").bfloat16() / 4 for shape in ((m, k), (n, k), (m, n)))
@@ -127,6 +141,9 @@ def contestants(case: Case, torch: Any, m: int, n: int, k: int, *, compiled: boo
         outs = (out, torch.empty(m, device="cuda")) if several else out
         written = tilekit.kernel_for(a, b, epilogue=call)
         kernels["written"].append(written.bind(a, b, outs, epilogue=call))
+        for config in others(written, m, n, k, more):
+            other = tilekit.kernel_for(a, b, epilogue=call, config=config)
+            kernels.setdefault(str(config), []).append(other.bind(a, b, outs, epilogue=call))
         activation = keywords.pop("activation")
         for name, config in (("built-in", None), ("same config", written.config)):
             kernel = tilekit.kernel_for(a, b, activation=activation, config=config, **keywords)
@@ -150,6 +167,7 @@ def contestants(case: Case, torch: Any, m: int, n: int, k: int, *, compiled: boo
 
         return launch
 
+    print(f"written: {written.config}; built-in: {tilekit.kernel_for(a, b, activation=activation, **keywords).config}")
     passes = {name: each(plans) for name, plans in kernels.items()}
     passes["torch.compile" if compiled else "torch"] = each([lambda s=s: fused(*s[:4]) for s in sets])
     for launch in passes.values():
@@ -163,6 +181,7 @@ def main(
     shape: Annotated[list[str] | None, typer.Option(help="MxNxK")] = None,
     seconds: Annotated[float, typer.Option(help="for each case")] = 2.0,
     compiled: Annotated[bool, typer.Option(help="torch.compile instead of eager torch")] = False,
+    more: Annotated[int, typer.Option(help="other configs, of those that the model likes best")] = 0,
     path: Annotated[Path | None, typer.Option("--json", help="where to keep the times")] = None,
 ) -> None:
     """Time each case on each shape; print microseconds a launch."""
@@ -175,7 +194,7 @@ def main(
         for size in shape or ["4096x4096x4096", "8192x8192x8192", "8192x28672x8192", "1024x8192x8192"]:
             m, n, k = (int(extent) for extent in size.split("x"))
             for name in case or list(CASES):
-                passes = contestants(CASES[name], torch, m, n, k, compiled=compiled)
+                passes = contestants(CASES[name], torch, m, n, k, compiled=compiled, more=more)
                 timings = hold(machine, passes, LAUNCHES, seconds, sampler, pace=QUICK, with_bursts=False)
                 base = statistics.median(timings["built-in"].rounds)
                 for who, timing in timings.items():
