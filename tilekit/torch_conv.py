@@ -19,7 +19,7 @@ from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.conv2d.arguments import ConvKeywords
-from tilekit.kernels.conv2d.axes import read_pair
+from tilekit.kernels.conv2d.axes import read_ways
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.torch_arguments import read_values, require_tensors
@@ -89,9 +89,8 @@ def conv2d(
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
-    pairs = [
-        list(read_pair(one, name)) for one, name in ((stride, "stride"), (padding, "padding"), (dilation, "dilation"))
-    ]
+    ways_given = {"stride": stride, "padding": padding, "dilation": dilation}
+    pairs = [list(pair) for pair in read_ways(ways_given, w.shape[2:] if w.dim() == 4 else (1, 1))]
     given = read_values(ConvKeywords, groups=groups, activation=activation, beta=beta, accumulation=accumulation)
     factor = 1.0 if residual is None else float(given["beta"])
     ways = (*pairs, given["groups"], given["activation"], out_dtype)

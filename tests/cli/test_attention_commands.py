@@ -85,6 +85,10 @@ def test_dump(invoke: Any) -> None:
         (("run", "attention", "--key-lengths", "3", "--page", -8), "nearest legal: 0"),
         (("run", "attention", "--key-lengths", "3", "--lengths", "3"), "without --lengths"),
         (("run", "attention", "--key-lengths", "three"), "nearest legal: '128,1,300'"),
+        (
+            ("run", "attention", "--heads", 4, "--kv-heads", 3),
+            "--kv-heads: given 3; legal: a divisor of --heads, 4",
+        ),
         (("trace", "attention", "--m", 3), "--m: given 3"),
         (("bench", "attention", "--shape", "64x64x64"), "hH or hH/G"),
         (("bench", "attention", "--shape", "1x33 h2 d12"), "head dim"),

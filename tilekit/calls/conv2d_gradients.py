@@ -242,7 +242,7 @@ class _Call:
     ) -> _Call:
         """Check images, filters and the result's gradient against each other; of one of the first two is the layout."""
         groups = read_groups(x, w, given.get("groups", 1))
-        axes = read_axes(x, w, given)
+        axes = read_axes(x, w, given, images="extents" if other[0] == "w" else "x")
         expected = (x.shape[0], axes[0].out, axes[1].out, w.shape[0])
         if dy.shape != expected:
             raise ArgumentError(

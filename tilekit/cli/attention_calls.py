@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from tilekit.cli.common import refuse
 from tilekit.cli.numbers import whole_numbers, window
 from tilekit.cli.options import OF_ATTENTION
+from tilekit.errors import ArgumentError
+from tilekit.kernels.attention.arguments import nearest_heads
 
 if TYPE_CHECKING:
     from tilekit.bench.attention import AttentionWorkload
@@ -36,12 +38,21 @@ def attention_of(call: CallOptions, batch: int | None) -> AttentionWorkload:
     elif call.page is not None:
         refuse("--page", call.page, "with --key-lengths", "--key-lengths 300,50")
     heads, queries = 2 if call.heads is None else call.heads, 256 if call.queries is None else call.queries
+    groups = heads if call.kv_heads is None else call.kv_heads
+    if min(heads, groups) > 0 and heads % groups:
+        raise ArgumentError.of(
+            "--kv-heads",
+            groups,
+            legal=f"a divisor of --heads, {heads}",
+            nearest=nearest_heads(groups, heads),
+            code="TK-ATT-001",
+        )
     whole = AttentionWorkload(
         1 if batch is None else batch,
         queries,
         queries if call.keys is None else call.keys,
         heads,
-        heads if call.kv_heads is None else call.kv_heads,
+        groups,
         64 if call.head_dim is None else call.head_dim,
         as_dtype(call.dtype or "bf16", "--dtype"),
         call.causal,

@@ -347,10 +347,18 @@ def _check_shapes(views: Mapping[str, ArrayView], *, paged: bool, packed: bool) 
         )
     heads, groups = q.shape[2], k.shape[2]
     if groups == 0 or heads % groups:
-        nearest = max((n for n in range(1, max(1, heads) + 1) if heads % n == 0 and n <= max(1, groups)), default=1)
         raise ArgumentError.of(
-            "k's heads", groups, legal=f"a divisor of q's {heads}", nearest=nearest, code="TK-ATT-001"
+            "k's heads",
+            groups,
+            legal=f"a divisor of q's {heads}",
+            nearest=nearest_heads(groups, heads),
+            code="TK-ATT-001",
         )
+
+
+def nearest_heads(given: int, heads: int) -> int:
+    """The most heads of K and V, up to those given, that divide Q's."""
+    return max((n for n in range(1, max(1, heads) + 1) if heads % n == 0 and n <= max(1, given)), default=1)
 
 
 def _group(views: Mapping[str, ArrayView]) -> int:

@@ -26,8 +26,8 @@ _MOST_NAMED = 1 << 14
 """Of padding that an error names: filters that need more are too large, and not the padding too small."""
 
 
-def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
-    """How filters go over images, with at least one output pixel.
+def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any], *, images: str = "x") -> list[Axis]:
+    """How filters go over images, with at least one output pixel; `images` is what gives their extents.
 
     Raises
     ------
@@ -35,9 +35,7 @@ def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
         ``TK-CONV-003`` for a stride, padding or dilation that is none, or filters larger than the padded images;
         ``TK-CONV-004`` for images whose result has too many pixels.
     """
-    steps, aparts = (read_pair(given.get(name, 1), name) for name in ("stride", "dilation"))
-    kept = tuple(apart * (taps - 1) // 2 for apart, taps in zip(aparts, w.shape[1:3], strict=True))
-    pads = read_pair(given.get("padding", 0), "padding", {"valid": 0, "same": kept})
+    steps, pads, aparts = read_ways(given, w.shape[1:3])
     axes = [
         Axis(name, x.shape[1 + i], w.shape[1 + i], steps[i], pads[i], aparts[i])
         for i, name in enumerate(("height", "width"))
@@ -45,8 +43,15 @@ def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
     if any(axis.out < 1 for axis in axes):
         raise _too_large(axes)
     if axes[0].out * axes[1].out > _MOST_PIXELS:
-        raise _too_many(axes)
+        raise _too_many(axes, images)
     return axes
+
+
+def read_ways(given: Mapping[str, Any], taps: Sequence[int]) -> list[tuple[int, int]]:
+    """Stride, padding and dilation, down and along, of filters with so many taps (``TK-CONV-003``)."""
+    steps, aparts = (read_pair(given.get(name, 1), name) for name in ("stride", "dilation"))
+    kept = tuple(apart * (count - 1) // 2 for apart, count in zip(aparts, taps, strict=True))
+    return [steps, read_pair(given.get("padding", 0), "padding", {"valid": 0, "same": kept}), aparts]
 
 
 def read_pair(given: Any, name: str, words: Mapping[str, Any] | None = None) -> tuple[int, int]:
@@ -145,7 +150,7 @@ def _too_large(axes: Sequence[Axis]) -> ArgumentError:
     return ArgumentError(f"filters are {', and '.join(said)}; nearest: {near}", code="TK-CONV-003")
 
 
-def _too_many(axes: Sequence[Axis]) -> ArgumentError:
+def _too_many(axes: Sequence[Axis], images: str) -> ArgumentError:
     """The error for a result with too many pixels: of the padding that was given, or of the images."""
     down, along = axes
     facts = (
@@ -164,7 +169,7 @@ def _too_many(axes: Sequence[Axis]) -> ArgumentError:
     least = min(down.out, along.out)
     most = _MOST_PIXELS // least if least <= isqrt(_MOST_PIXELS) else isqrt(_MOST_PIXELS)
     cut = [axis.extent - (axis.out - min(axis.out, most)) * axis.step for axis in axes]
-    return ArgumentError(f"x: {facts}; nearest: images of {cut[0]} x {cut[1]} pixels", code="TK-CONV-004")
+    return ArgumentError(f"{images}: {facts}; nearest: images of {cut[0]} x {cut[1]} pixels", code="TK-CONV-004")
 
 
 def _pixels(axes: Sequence[Axis]) -> int:

@@ -119,8 +119,9 @@ def _check_accumulation(spec: MatmulSpec) -> None:
             "accumulation", spec.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
         )
     if spec.accumulation == "promoted" and spec.a_dtype not in (*FP8, *FNUZ.values()):
+        types = " and ".join(dict.fromkeys((str(spec.a_dtype), str(spec.b_dtype))))
         raise ArgumentError(
-            f"accumulation='promoted' with a of {spec.a_dtype} and b of {spec.b_dtype}: it is for 8-bit operands; "
+            f"accumulation='promoted' with operands of {types}: it is for 8-bit operands; "
             "sums of others are f32 anyway, leave it out",
             code="TK-MM-027",
         )
