@@ -78,9 +78,12 @@ def errors_table(page: str) -> str:
 
 def model_table() -> str:
     """The constants of Hopper's model, each with its value and what the code says of it."""
-    module = ast.parse((PACKAGE / "kernels" / "matmul" / "sm_90a" / "model.py").read_text("utf-8"))
+    chip = PACKAGE / "kernels" / "matmul" / "sm_90a"
+    body = [
+        node for name in ("model", "collected") for node in ast.parse((chip / f"{name}.py").read_text("utf-8")).body
+    ]
     rows = ["| constant | value | what |", "|---|--:|---|"]
-    for node, after in pairwise(module.body):
+    for node, after in pairwise(body):
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)

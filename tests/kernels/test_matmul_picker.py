@@ -302,7 +302,7 @@ def test_rows_of_half_a_line_take_longer() -> None:
 def test_wide_tiles_of_groups_are_dear() -> None:
     """Of 4096 rows in six groups 128x256 is not the choice: 288 tiles of it took 260 us, 576 of 128x128 200 (H200)."""
     spec = MatmulSpec(groups="ends")
-    assert pick(spec, SM_90A, m=4096, n=2048, k=7168, groups=6).tile[1] <= 192
+    assert pick(spec, SM_90A, m=4096, n=2048, k=7168, groups=6).tile[1] <= 208
 
 
 def test_few_tiles_and_a_long_k_have_many_shares() -> None:

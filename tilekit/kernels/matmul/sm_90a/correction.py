@@ -22,7 +22,8 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.sm_90a.model import BlockClocks, HopperConfigs
+    from tilekit.kernels.matmul.sm_90a.collected import HopperConfigs
+    from tilekit.kernels.matmul.sm_90a.model import BlockClocks
 
 PATH = Path(__file__).with_name("correction.npz")
 
@@ -59,7 +60,7 @@ def features(
         *(np.maximum(-(-extent // tile), 1) for extent, tile in along),
     )
     as_they_are = (
-        *(c.stream_k > 0, c.swapped, c.pingpong, c.consumers_per_tile, c.drained, grids.tiles / (waves * active)),
+        *(grids.kept > 0, c.swapped, c.pingpong, c.consumers_per_tile, c.drained, grids.tiles / (waves * active)),
     )
     same = (spec.a_major == "mn", spec.b_major == "mn", spec.a_dtype.bits == 8)
     columns = [np.log2(column[which]) for column in logarithms] + [column[which] for column in as_they_are]
