@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tilekit import MatmulConfig, MatmulSpec
+from tilekit.kernels.matmul import estimates
 from tilekit.kernels.matmul.estimates import Grids
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.sm_90a import model
@@ -51,6 +52,18 @@ def test_small_groups_take_a_tile_each() -> None:
     """Of 64 groups of two rows on average, next to all have a row of tiles, and none has two."""
     found = grids(128, 64)
     assert ((found.rows > 45) & (found.rows <= 64)).all()
+
+
+def test_a_spill_into_another_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """128x224 mostly just fits four rounds, and takes a fifth longer where it does not; below two nothing changes."""
+    shape = {"m": 4485, "n": 3072, "k": 8192, "groups": 4}
+    careful, few = pick(SPEC, SM_90A, **shape), grids(1311, 4).rounds
+    monkeypatch.setattr(estimates, "CAUTION", 0.0)
+    assert pick(SPEC, SM_90A, **shape).tile == (128, 224)
+    assert careful.tile != (128, 224)
+    least = few <= estimates.CAUTIOUS_ROUNDS
+    assert (grids(1311, 4).rounds[least] == few[least]).all()
+    assert (grids(1311, 4).rounds <= few).all()
 
 
 def test_rounds_that_groups_just_fill() -> None:
