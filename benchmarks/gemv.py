@@ -91,6 +91,7 @@ class Problem:
         stored = [torch.randn(shape, device="cuda").to(kind) for _ in range(sets)]
         self.b = [weights.T if b_major == "k" else weights for weights in stored]
         self.out = [torch.empty(m, n, device="cuda", dtype=torch.bfloat16) for _ in range(sets)]
+        self.held: list[Any] = []  # what graphs use beside, whose memory must not be another's
 
     @property
     def bytes(self) -> int:
@@ -132,6 +133,7 @@ def library(problem: Problem) -> list[Replay]:
         for whole, a in zip(padded, problem.a, strict=True):
             whole[: problem.m].copy_(a)
         outs = [torch.empty(16, problem.n, device="cuda", dtype=torch.bfloat16) for _ in problem.a]
+        problem.held += [*padded, *outs]
 
         def scaled(a: Any, b: Any, padded_out: Any, out: Any) -> None:
             torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16, out=padded_out)
