@@ -315,3 +315,14 @@ def test_cooperative_launch() -> None:
         kernel.launch(65, 32, [out], cooperative=True)
     with pytest.raises(MemoryFault):
         kernel.launch(1, 32, [out])
+
+
+@pytest.mark.parametrize(("bytes_", "shift", "fault"), [(64, 0, False), (64, 16, False), (24, 0, True), (64, 8, True)])
+def test_bulk_prefetches_have_the_rules_of_copies(assemble: Any, bytes_: int, shift: int, fault: bool) -> None:
+    """Sizes and addresses are multiples of 16, though nothing is moved that a result could show."""
+    body = f"add.u64 %q, %p, {shift}; mov.u32 %u, {bytes_}; cp.async.bulk.prefetch.L2.global [%q], %u; mov.u32 %r, 1;"
+    if fault:
+        with pytest.raises(MemoryFault, match=rf"bulk prefetch of {bytes_} bytes at 0x[0-9a-f]+: both must be multip"):
+            run(body, assemble)
+    else:
+        assert set(run(body, assemble)[0].tolist()) == {1}

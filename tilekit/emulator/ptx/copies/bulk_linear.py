@@ -38,6 +38,14 @@ def _check_bulk(size: int, *addresses: int) -> None:
             raise MemoryFault(f"bulk copy at {address:#x}: addresses must be multiples of 16")
 
 
+def bulk_prefetch(warp: Warp, source: Value, size: Value, mask: Mask | None) -> None:
+    """``cp.async.bulk.prefetch.L2``: nothing but its rules (PTX ISA); that the memory exists is not one of them."""
+    for lane in active_lanes(warp, mask):
+        count, address = at_lane(size, lane), at_lane(source, lane)
+        if count % 16 or address % 16:
+            raise MemoryFault(f"bulk prefetch of {count} bytes at {address:#x}: both must be multiples of 16")
+
+
 def bulk_load(
     warp: Warp,
     space: str,

@@ -141,9 +141,16 @@ def tensor_store(g: BlockCompiler, i: Decoded) -> None:
 @form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode=im2col {_HINT}", "[t] {a} a?")
 @form("cp", f"async bulk prefetch tensor dim=2d level=L2 src=global mode=tile::gather4 {_HINT}", "[t] a?")
 @form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode={_WIDE} {_HINT}", "[t] {a} a?")
+def tensor_prefetch(g: BlockCompiler, i: Decoded) -> None:
+    """Prefetches to L2 change no result."""
+
+
 @form("cp", f"async bulk prefetch level=L2 src=global {_HINT}", "[a] a a?")
 def prefetch(g: BlockCompiler, i: Decoded) -> None:
-    """Prefetches to L2 change no result."""
+    """``cp.async.bulk.prefetch.L2``: it changes no result, but has the rules of bulk copies."""
+    source, size = i.operands[:2]
+    g.place()
+    g.effect(f"{g.helper(bulk_linear.bulk_prefetch)}(w, {where_is(g, source)}, {value(g, size, 'u32')}, {g.mask()})")
 
 
 @form("cp", f"async bulk tensor {_LOAD} mode={_WIDE} {_COMPLETE} {_GROUP} {_HINT}", "[a] [t] [a] {a} a? a?")
