@@ -20,7 +20,7 @@ MOST_TOKENS = 8
 """Rows of A up to which a gemv is chosen: 8 x 6144 x 4096 takes 14.5 us, and 15.2 as the matmul's best (H200)."""
 
 # The model's constants, of an H200 (132 SMs): fitted to 16 configs of 29 products of 1 to 8 rows. Its choice, or the
-# matmul's where that is left to it, takes 1.012 times as long as the best in the mean (`python -m benchmarks.gemv`).
+# matmul's where that is left to it, takes 1.015 times as long as the best in the mean (`python -m benchmarks.gemv`).
 
 DRAM_RATE = 4.36e12
 """Bytes a second that DRAM delivers to a long kernel."""
