@@ -128,7 +128,7 @@ SPECS: list[tuple[dict[str, Any], Any, str]] = [
     ({"scale_load": "tma"}, "sm_100a", "scale_load: given 'tma'.*on sm_100a direct.*TK-BLOCK-004"),
     ({"batched": True}, "sm_90a", "batched: given True.*nearest.*False.*TK-BLOCK-004"),
     ({"accumulation": "fast"}, "sm_90a", "accumulation: given 'fast'.*promoted.*TK-BLOCK-004"),
-    ({"a_dtype": BF16, "b_dtype": BF16}, "sm_90a", "accumulation='promoted' with a of bf16"),
+    ({"a_dtype": BF16, "b_dtype": BF16}, "sm_90a", "accumulation='promoted' with operands of bf16"),
     ({"scale_load": "cp.async"}, "sm_90a", "scale_load: given 'cp.async'.*tma or direct"),
     ({"scale_b_load": "tma"}, "sm_100a", "scale_b_load: given 'tma'.*on sm_100a direct.*TK-BLOCK-004"),
 ]

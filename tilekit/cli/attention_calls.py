@@ -8,7 +8,6 @@ from tilekit.cli.common import refuse
 from tilekit.cli.numbers import whole_numbers, window
 from tilekit.cli.options import OF_ATTENTION
 from tilekit.errors import ArgumentError
-from tilekit.kernels.attention.arguments import nearest_heads
 
 if TYPE_CHECKING:
     from tilekit.bench.attention import AttentionWorkload
@@ -40,6 +39,8 @@ def attention_of(call: CallOptions, batch: int | None) -> AttentionWorkload:
     heads, queries = 2 if call.heads is None else call.heads, 256 if call.queries is None else call.queries
     groups = heads if call.kv_heads is None else call.kv_heads
     if min(heads, groups) > 0 and heads % groups:
+        from tilekit.kernels.attention.arguments import nearest_heads
+
         raise ArgumentError.of(
             "--kv-heads",
             groups,

@@ -35,11 +35,8 @@ def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any], *, images: str 
         ``TK-CONV-003`` for a stride, padding or dilation that is none, or filters larger than the padded images;
         ``TK-CONV-004`` for images whose result has too many pixels.
     """
-    steps, pads, aparts = read_ways(given, w.shape[1:3])
-    axes = [
-        Axis(name, x.shape[1 + i], w.shape[1 + i], steps[i], pads[i], aparts[i])
-        for i, name in enumerate(("height", "width"))
-    ]
+    ways = read_ways(given, w.shape[1:3])
+    axes = [Axis(*of) for of in zip(("height", "width"), x.shape[1:3], w.shape[1:3], *ways, strict=True)]
     if any(axis.out < 1 for axis in axes):
         raise _too_large(axes)
     if axes[0].out * axes[1].out > _MOST_PIXELS:
