@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tilekit.cli.common import refuse
 from tilekit.cli.numbers import whole_numbers, window
 from tilekit.cli.options import OF_ATTENTION
-from tilekit.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tilekit.bench.attention import AttentionWorkload
@@ -20,6 +19,7 @@ def attention_of(call: CallOptions, batch: int | None) -> AttentionWorkload:
     from tilekit.bench.cached_attention import CachedAttentionWorkload
     from tilekit.bench.packed_attention import PackedAttentionWorkload
     from tilekit.dtypes import as_dtype
+    from tilekit.kernels.attention.arguments import require_divisor
 
     own = {f"--{name.replace('_', '-')}" for name in (*OF_ATTENTION, "dtype", "target")}
     for option, value in ({**call.given, **{f"--{name}": extent for name, extent in call.extents.items()}}).items():
@@ -38,16 +38,8 @@ def attention_of(call: CallOptions, batch: int | None) -> AttentionWorkload:
         refuse("--page", call.page, "with --key-lengths", "--key-lengths 300,50")
     heads, queries = 2 if call.heads is None else call.heads, 256 if call.queries is None else call.queries
     groups = heads if call.kv_heads is None else call.kv_heads
-    if min(heads, groups) > 0 and heads % groups:
-        from tilekit.kernels.attention.arguments import nearest_heads
-
-        raise ArgumentError.of(
-            "--kv-heads",
-            groups,
-            legal=f"a divisor of --heads, {heads}",
-            nearest=nearest_heads(groups, heads),
-            code="TK-ATT-001",
-        )
+    if min(heads, groups) > 0:
+        require_divisor(groups, heads, "--kv-heads", "--heads,")
     whole = AttentionWorkload(
         1 if batch is None else batch,
         queries,

@@ -345,20 +345,14 @@ def _check_shapes(views: Mapping[str, ArrayView], *, paged: bool, packed: bool) 
         raise ArgumentError.of(
             "k's head dim", k.shape[3], legal=f"that of q, {q.shape[3]}", nearest=q.shape[3], code="TK-ATT-001"
         )
-    heads, groups = q.shape[2], k.shape[2]
+    require_divisor(k.shape[2], q.shape[2], "k's heads", "q's")
+
+
+def require_divisor(groups: int, heads: int, name: str, of: str) -> None:
+    """Raise `ArgumentError` (``TK-ATT-001``) for heads of K and V, by their name, that do not divide those of Q."""
     if groups == 0 or heads % groups:
-        raise ArgumentError.of(
-            "k's heads",
-            groups,
-            legal=f"a divisor of q's {heads}",
-            nearest=nearest_heads(groups, heads),
-            code="TK-ATT-001",
-        )
-
-
-def nearest_heads(given: int, heads: int) -> int:
-    """The most heads of K and V, up to those given, that divide Q's."""
-    return max((n for n in range(1, max(1, heads) + 1) if heads % n == 0 and n <= max(1, given)), default=1)
+        nearest = max((n for n in range(1, max(1, heads) + 1) if heads % n == 0 and n <= max(1, groups)), default=1)
+        raise ArgumentError.of(name, groups, legal=f"a divisor of {of} {heads}", nearest=nearest, code="TK-ATT-001")
 
 
 def _group(views: Mapping[str, ArrayView]) -> int:
