@@ -25,7 +25,7 @@ from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import candidates, pick, ranked, variants
 from tilekit.kernels.matmul.sm_90a.candidates import (
     CANDIDATES,
-    LARGEST_SHARED_TILE,
+    SMALL_TILE,
     TUNING_CANDIDATES,
     tuning_candidates,
 )
@@ -154,7 +154,7 @@ def test_every_spare_config_is_legal_somewhere() -> None:
     plain = [c for c in found if c.cluster_k == 1 and c.output_buffers == 2 and c.cluster != (2, 2)]
     assert {(c.tile, c.schedule) for c in plain} == bases
     whole = [c for c in CANDIDATES if not (c.m_below_atom or c.pingpong)]
-    small = {c.tile for c in whole if c.tile[0] * c.tile[1] <= LARGEST_SHARED_TILE}
+    small = {c.tile for c in whole if c.tile[0] * c.tile[1] <= SMALL_TILE}
     for layers in (2, 4, 8):
         known = {c.tile for c in candidates(WORKLOAD.spec, SM_90A) if c.cluster_k == layers}
         tried = {c.tile for c in found if c.cluster_k == layers} | known

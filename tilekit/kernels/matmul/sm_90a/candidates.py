@@ -16,6 +16,12 @@ from tilekit.tile_op.wgmma import ATOM_ROWS
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
 """Columns that spread any N over almost all SMs, in one wave or a few."""
 
+_TALL = range(136, 200, 8)
+"""Columns of tiles of 256 rows that leave no room for a stage held back.
+
+With all of them 3104x1528x7016 is one wave of 132 tiles of 256x144: 99.8 us, and 106.3 in 120 of 256x160 (H200).
+"""
+
 
 def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
     """Tiles of one consumer, with as many slices of K in a stage as keep enough of B in flight."""
@@ -38,8 +44,7 @@ CANDIDATES = (
     *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
     *(MatmulConfig(tile=(256, n), consumers=2) for n in range(48, 136, 8)),
-    *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
-    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
+    *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0, swap_ab=swap) for swap in (False, True) for n in _TALL),
     *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 8)),
     *(MatmulConfig(tile=(192, 200), consumers=3, swap_ab=swap) for swap in (False, True)),
     *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
@@ -48,8 +53,10 @@ CANDIDATES = (
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
     *(MatmulConfig(tile=(128, n), schedule="pingpong", swap_ab=True) for n in range(64, 200, 8)),
 )
-"""Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N, and small
-ones with up to four shares of K, or narrow ones with two in a cluster.
+"""Tiles and their consumer warpgroups.
+
+Each is tried without a cluster and with two CTAs along M and along N, and all but the largest with up to four shares of
+K, or narrow ones with two in a cluster.
 
 128x80 with two consumers is not among them: the model liked it for small outputs, where it took 0.70 (1000³) and 0.85
 (512x2112x7168) of cuBLAS's speed, and 64x128 1.15 and 1.07 (H200).
@@ -109,8 +116,19 @@ LARGEST_TILE_AHEAD = 128 * 192
 """Elements of the tiles that do so: those of short launches."""
 
 SHARES = (1, 2, 3, 4)
-LARGEST_SHARED_TILE = 128 * 144
-"""Elements of a tile beyond which sums are not shared: adding them would take longer than it saves."""
+LARGEST_SHARED_TILE = 192 * 192
+"""Elements of a tile beyond which sums are not shared.
+
+Where there are few rows and a long K large ones fill the chip once: 168x8192x28672 takes 151 us in three shares of
+192x168, 129 CTAs, and 172 in three of 192x96, which are two waves (H200).
+"""
+
+SMALL_TILE = 128 * 144
+"""Elements of a tile up to which tuning tries sums that a cluster shares, and tiles cut into many ranges.
+
+Where an operand is not a plain matrix no larger tile's sum is shared: two convolutions whose larger shares the model
+liked took 3 and 4 % more (H200).
+"""
 
 MANY_SHARES = (5, 8)
 LARGEST_MANY_SHARED_TILE = 64 * 128
@@ -140,13 +158,13 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
     Streamed ones, small ones with sums that a cluster shares, and those that have a stage more where stores have one
     buffer.
     """
-    small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
+    small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= SMALL_TILE)
     shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
     streamed = (
         replace(base, cluster=cluster, stream_k=ranges)
         for base in CANDIDATES
         for cluster in ((1, 1), (2, 1), (1, 2))
-        for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
+        for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= SMALL_TILE else (2,))
     )
     deeper = (c for c in _every(_deeper(spec, target, short=False), spec) if c.cluster_k == 1)
     known = set(candidates(spec, target))
@@ -215,11 +233,12 @@ def _timed_in_all(spec: MatmulSpec) -> bool:
 def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[MatmulConfig]:
     wide_clusters = [cluster for cluster in WIDE_CLUSTERS if cluster != (2, 2) or _timed_in_all(spec)]
     of_eight = SHARES_OF_EIGHT if _timed_in_all(spec) else (1,)
+    largest_shared = LARGEST_SHARED_TILE if _timed_in_all(spec) else SMALL_TILE
     for base in bases:
         if base.swap_ab and spec.groups:
             continue
         area = base.tile[0] * base.tile[1]
-        shared = area <= LARGEST_SHARED_TILE and not (spec.groups or base.m_below_atom)
+        shared = area <= largest_shared and not (spec.groups or base.m_below_atom)
         many = MANY_SHARES if area <= LARGEST_MANY_SHARED_TILE and not base.pingpong else ()
         for shares in (*SHARES, *many) if shared else (1,):
             for cluster in CLUSTERS:
