@@ -202,6 +202,7 @@ def _deeper(spec: MatmulSpec, target: Target, *, short: bool) -> tuple[MatmulCon
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Legal variants in what the model knows nothing of: prefetch, the raster, groups in flight, L2."""
     changes: list[dict[str, Any]] = [{"prefetch": blocks} for blocks in (0, AHEAD, 4)]
+    changes += [{"l2_ahead": blocks} for blocks in (4, 8)]
     changes += [{"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
     changes += [{"l2_stream": "a"}, {"l2_stream": "b"}, {"raster_group": 8}, {"raster_group": 16}]
     changes += [{"output_buffers": places} for places in PLACES if spec.loads_residual]
