@@ -10,7 +10,7 @@ import pytest
 from tilekit import MatmulConfig, MatmulSpec
 from tilekit.kernels.matmul import estimates
 from tilekit.kernels.matmul.estimates import Grids
-from tilekit.kernels.matmul.picker import pick
+from tilekit.kernels.matmul.picker import estimate, pick
 from tilekit.kernels.matmul.sm_90a import model
 from tilekit.targets import SM_90A
 
@@ -55,12 +55,20 @@ def test_small_groups_take_a_tile_each() -> None:
 
 
 def test_a_spill_into_another_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """128x224 mostly just fits four rounds, and takes a fifth longer where it does not; below two nothing changes."""
-    shape = {"m": 4485, "n": 3072, "k": 8192, "groups": 4}
-    careful, many, few = pick(SPEC, SM_90A, **shape), grids(1311, 4).rounds, grids(300, 4).rounds
+    """128x224 mostly just fits four rounds, and else a fifth longer, which counts; below two rounds nothing changes."""
+    shape = {"m": 4485, "n": 3072, "k": 8192, "groups": 4, "sms": SM_90A.multiprocessors}
+    configs = (
+        MatmulConfig(tile=(128, 224), cluster=(1, 2)),
+        MatmulConfig(tile=(128, 128), cluster=(1, 2), schedule="pingpong"),
+    )
+
+    def slower() -> float:
+        large, small = (estimate(config, SPEC, SM_90A, **shape).total for config in configs)
+        return large / small
+
+    careful, many, few = slower(), grids(1311, 4).rounds, grids(300, 4).rounds
     monkeypatch.setattr(estimates, "CAUTION", 0.0)
-    assert pick(SPEC, SM_90A, **shape).tile == (128, 224)
-    assert careful.tile != (128, 224)
+    assert slower() < 1.01 < 1.03 < careful
     assert few.max() <= estimates.CAUTIOUS_ROUNDS < many.min()
     assert (grids(300, 4).rounds == few).all()
     assert (grids(1311, 4).rounds <= many).all()
