@@ -22,11 +22,16 @@ import numpy as np
 import typer
 
 from benchmarks.fit import Times
-from benchmarks.model import ALL_TIMES, FEWEST
+from benchmarks.model import ALL_TIMES, FEWEST, TIMES
+from benchmarks.sweep import workload_of
+from tilekit.bench.conv2d import ConvWorkload
 from tilekit.heuristics.trees import Trees
 from tilekit.kernels.matmul.estimates import Array
 from tilekit.kernels.matmul.sm_90a import correction
 from tilekit.kernels.matmul.sm_90a import model as hopper_model
+
+LAYERS = sorted(TIMES.parent.glob("h200-*-conv2d-sweeps*.json.gz"))
+"""Sweeps of convolutions."""
 
 FOLDS = 6
 LEARNED_NEAR = 1.6
@@ -102,11 +107,22 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Every case of the kept sweeps."""
-    for path in ALL_TIMES:
+    """Every case of the kept sweeps: of products, and of layers that are one."""
+    for path in (*ALL_TIMES, *LAYERS):
         for case in json.loads(gzip.decompress(path.read_bytes())):
-            if found := Case.of(case):
+            product = case if path in ALL_TIMES else as_product(case)
+            if product is not None and (found := Case.of(product)):
                 yield found
+
+
+def as_product(case: dict[str, Any]) -> dict[str, Any] | None:
+    """A layer's case as that of the product whose kernels it takes; None where it has an own loader or an epilogue."""
+    label, _, types = case["case"].rpartition(" ")
+    if "+" in case["case"]:
+        return None
+    layer = ConvWorkload.parse(label)
+    product = f"{layer.m}x{layer.n}x{layer.k} {types} k/k"
+    return {**case, "case": product} if layer.spec == workload_of(product).spec else None
 
 
 def grown(learned: Sequence[Case]) -> Any:
