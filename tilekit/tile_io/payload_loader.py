@@ -64,6 +64,21 @@ class TileLoader(Protocol):
         """Prepare addresses of the tile's images in `stages`; once a role."""
 
 
+def require_prefetch(loader: TileLoader, instead: str) -> None:
+    """Check that copies of a loader can bring a tile into L2 alone.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-012`` where they cannot, saying what to take `instead`.
+    """
+    if not loader.prefetches:
+        raise TraceError(
+            f"{loader.name} is copied by threads, which bring nothing into L2 ahead of time; take {instead}",
+            code="TK-TRACE-012",
+        )
+
+
 @component
 class PayloadLoader:
     """Loads every tile of a stage.
@@ -164,11 +179,7 @@ class PayloadLoader:
             ``TK-TRACE-012`` for a tile whose loader cannot, ``TK-TRACE-018`` for one that is not loaded here.
         """
         loader = self._of(name, "a prefetch")
-        if not loader.prefetches:
-            raise TraceError(
-                f"{name} is copied by threads, which bring nothing into L2 ahead of time; take prefetch=0",
-                code="TK-TRACE-012",
-            )
+        require_prefetch(loader, "prefetch=0")
         return cast(PrefetchedCopies, loader.bind(w, self._tiles[name]).at(w, tile))
 
 

@@ -9,7 +9,13 @@ from typing import Protocol, cast
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.payload_loader import BoundTileLoader, PayloadLoader, PrefetchedCopies, TileLoader
+from tilekit.tile_io.payload_loader import (
+    BoundTileLoader,
+    PayloadLoader,
+    PrefetchedCopies,
+    TileLoader,
+    require_prefetch,
+)
 from tilekit.tiles.stage import AsyncWriter, Stage
 from tilekit.tiles.tile import Side, Tile
 
@@ -74,10 +80,18 @@ class L2Ahead:
         Loads the tile; one that `prefetches`.
     elements
         Of K: how much later.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-012`` for a loader that cannot.
     """
 
     loader: TileLoader
     elements: int
+
+    def __post_init__(self) -> None:
+        require_prefetch(self.loader, "l2_ahead=0")
 
     @property
     def name(self) -> str:
