@@ -227,7 +227,7 @@ LARGEST_TILE_OF_WIDE = 128 * 192
 
 
 def _timed_in_all(spec: MatmulSpec) -> bool:
-    """Whether short rings, shares of large tiles, clusters of 2x2 and shares in those of eight were timed with these."""
+    """Whether short rings, shares of large tiles, clusters of 2x2 and shares in eight CTAs were timed with these."""
     return not (spec.own_loaders or spec.own_sums or spec.copies or spec.groups)
 
 
