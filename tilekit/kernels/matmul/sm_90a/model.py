@@ -76,6 +76,12 @@ THIRD_COST = 1.01
 GROUPED_THIRD_COST = 1.03
 """The same where rows come in groups: with it and `LARGE_COST` 22 swept sets lose 2.6 % of their best for 3.7 %."""
 
+GROUPED_APART_COST = 1.03
+"""How many times as long tiles of groups take whose stores no other consumer's instructions hide, from a third round on.
+
+Of 22 sets of more than 4,000 rows 128x128 in turn was the quickest in most, by 2 to 5 % (H200).
+"""
+
 LONE_WIDTH = 152
 """Columns of one warpgroup's tile from which on its times in a cluster spread by 9 %, where others' do by 6 %.
 
@@ -108,6 +114,13 @@ ONE_BUFFER_CLOCKS = 400
 
 CLUSTER_CLOCKS = 1811
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
+
+GROUPED_ALONE_COST = 1.03
+
+GROUPED_TALL_COST = 1.05
+
+GROUPED_CLUSTER_CLOCKS = 900
+"""The same where rows come in groups: 81 swept sets lose 4.1 % of their best, and 4.6 % with the other."""
 
 STORE_BYTES_PER_CLOCK = 7
 """How fast an SM's accumulators leave where another tile follows."""
@@ -178,9 +191,6 @@ ASKED_CLOCKS = 1.093
 
 WIDE_GROUP_COST = 0.15
 """Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
-
-SHARED_ROWS_COST = 1.15
-"""How many times as long 64 rows of a group take where CTAs share them, and each loads its own weights."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
@@ -357,6 +367,10 @@ def modelled(configs: HopperConfigs, spec: MatmulSpec, grids: Grids, block: Bloc
     if swept:
         wave = wave * np.where(c.consumers_per_tile >= 3, GROUPED_THIRD_COST if spec.groups else THIRD_COST, 1)
         wave = wave * (1 + LARGE_COST * np.maximum(area - LARGE_TILE, 0) / (128 * 64))
+    if swept and spec.groups:
+        many = grids.rounds > 2
+        wave = wave * np.where(many & ~c.pingpong, GROUPED_APART_COST, 1)
+        wave = wave * np.where(many & (c.size == 1) & (c.tile_m > ATOM_ROWS), GROUPED_ALONE_COST, 1)
     if spec.own_sums:
         wave = wave * np.where(c.cluster_n > 1, SHARED_A_PART, 1)
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
@@ -367,6 +381,8 @@ def modelled(configs: HopperConfigs, spec: MatmulSpec, grids: Grids, block: Bloc
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
+    if spec.groups:
+        streamed = streamed * np.where(c.tile_m > ATOM_ROWS, GROUPED_TALL_COST, 1)
     waves = (computed**OVERLAP + streamed**OVERLAP) ** (1 / OVERLAP)
     turns = 1 + c.shares // 2  # a share is kept, and the others are added by twos
     shares = np.where(c.shares > 1, SHARE_CLOCKS + turns * 4 * area / SHARE_BYTES_PER_CLOCK, 0)
@@ -377,11 +393,10 @@ def modelled(configs: HopperConfigs, spec: MatmulSpec, grids: Grids, block: Bloc
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
     clocks += np.where(c.buffers == 1, ONE_BUFFER_CLOCKS * c.pieces * grids.waves, 0)
     early = np.where(grids.active * 2 <= SM_90A.multiprocessors, EARLY_CLOCKS, 0)
-    clocks += LAUNCH_CLOCKS - early + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
+    joined = GROUPED_CLUSTER_CLOCKS if spec.groups else CLUSTER_CLOCKS
+    clocks += LAUNCH_CLOCKS - early + joined * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
     if spec.groups is not None:
         clocks *= 1 + WIDE_GROUP_COST * np.maximum(c.tile_n - 192, 0) / 64
-        shared = (c.tile_m <= ATOM_ROWS) & (c.cluster_n > 1) & (c.cluster_m == 1)
-        clocks *= np.where(shared, SHARED_ROWS_COST, 1)
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     return clocks, np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
 
