@@ -13,7 +13,7 @@ import json
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -42,34 +42,22 @@ NEAR = 1.3
 """How many times as long as the model's best a config may take, by the model, to be timed."""
 
 
-def contenders(workload: Workload, most: int, ahead: int = 0) -> list[Estimate]:
-    """The model's first half of `most`, then the best of each tile, schedule and cluster near them.
-
-    With `ahead` the first four again, which bring so many later k-blocks of the weights into L2.
-    """
+def contenders(workload: Workload, most: int) -> list[Estimate]:
+    """The model's first half of `most`, then the best of each tile, schedule and cluster near them."""
     groups = len(workload.sizes) if isinstance(workload, RowGroups) else 0
     entries = ranked(workload.spec_on("sm_90a"), SM_90A, m=workload.m, n=workload.n, k=workload.k, groups=groups)
     near = [entry for entry in entries if entry.total <= NEAR * entries[0].total]
     first = near[: most // 2]
     kinds = {(c.tile, c.pingpong, c.cluster): e for e in reversed(near) for c in [cast(MatmulConfig, e.config)]}
     others = sorted((entry for entry in kinds.values() if entry not in first), key=near.index)
-    later = [replace(entry, config=entry.config.changed(l2_ahead=ahead)) for entry in near[:4]] if ahead else []
-    return first + others[: most - len(first)] + later
+    return first + others[: most - len(first)]
 
 
 def sweep(
-    machine: Machine,
-    workload: Workload,
-    peers: list[Entrant],
-    *,
-    most: int,
-    ahead: int,
-    rounds: int,
-    seconds: float,
-    turn: float,
+    machine: Machine, workload: Workload, peers: list[Entrant], *, most: int, rounds: int, seconds: float, turn: float
 ) -> list[Row]:
     """Measure the contenders and the peers, quickest first."""
-    entries, spec, seeds = contenders(workload, most, ahead), workload.spec_on("sm_90a"), count()
+    entries, spec, seeds = contenders(workload, most), workload.spec_on("sm_90a"), count()
     sets = [workload.operand_set(machine, seeds) for _ in range(max(2, -(-3 * machine.l2_bytes // workload.bytes)))]
     check = ResultCheck(workload, machine, sets)
 
@@ -128,7 +116,6 @@ def main(
     sample: Annotated[int | None, typer.Option(help="Of the suite.")] = None,
     peer: Annotated[list[str] | None, typer.Option(help="As --peers of `tilekit bench`; else the library.")] = None,
     most: Annotated[int, typer.Option(help="Configs a case.")] = 12,
-    ahead: Annotated[int, typer.Option(help="K-blocks of L2 ahead that the first four are timed with again.")] = 0,
     rounds: Annotated[int, typer.Option()] = 5,
     turn: Annotated[float, typer.Option(help="Seconds of a contestant in a round.")] = 0.025,
     seconds: Annotated[float, typer.Option(help="A case: no round begins after that.")] = 20,
@@ -149,7 +136,7 @@ def main(
         if time.perf_counter() > end:
             typer.echo("\ntime is up")
             break
-        rows = sweep(machine, workload, peers, most=most, ahead=ahead, rounds=rounds, seconds=seconds, turn=turn)
+        rows = sweep(machine, workload, peers, most=most, rounds=rounds, seconds=seconds, turn=turn)
         name = f"{workload.label} {workload.kind}"
         typer.echo("\n" + table(name, rows, show))
         sizes = list(workload.sizes) if isinstance(workload, RowGroups) else None

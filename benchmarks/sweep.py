@@ -12,7 +12,6 @@
     python -m benchmarks.sweep --configs contenders --suite random --seed 5 --rounds 4 --turn 0.025    # for trees
     python -m benchmarks.sweep --again sweep.json --most 8 --turn 0.1     # the quickest of an earlier one, for longer
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
-    python -m benchmarks.sweep --configs ahead --shape 165x12288x4096            # later k-blocks of weights in L2
     python -m benchmarks.sweep --configs rings --case '936x2304x2048 bf16→bf16 mn/mn'    # a stage more, 2x2 clusters
 
 Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one

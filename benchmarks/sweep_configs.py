@@ -171,20 +171,6 @@ def rings(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     yield from [c for c in chosen if c.cluster_size == 8 and c.split_k > 1][:6]
 
 
-def ahead(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
-    """The model's best four, each with nothing and with later k-blocks of b brought into L2; and with deeper rings.
-
-    A ring is deeper where stores have one buffer, more so where one warpgroup has the whole tile.
-    """
-    for entry in ranked(workload.spec, SM_90A, **shape_of(workload))[:4]:
-        config = cast(MatmulConfig, entry.config)
-        yield from (config.changed(l2_ahead=blocks) for blocks in (0, 2, 4, 8, 16))
-        yield from (config.changed(output_buffers=1, l2_ahead=blocks) for blocks in (0, 4))
-        if not config.pingpong:
-            alone = config.changed(schedule="pingpong", consumers=2, output_buffers=1)
-            yield from (alone.changed(l2_ahead=blocks) for blocks in (0, 4))
-
-
 def promotions(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """The model's best three, each with every promotion of what L2 fetches where a load misses."""
     shape = shape_of(workload)
@@ -206,5 +192,4 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "contenders": contenders,
     "rings": rings,
     "promotions": promotions,
-    "ahead": ahead,
 }

@@ -173,18 +173,6 @@ def test_a_spread_holds_what_the_model_would_not_choose() -> None:
     assert {config.k_group for config in found} >= {1, 2}
 
 
-def test_what_is_brought_ahead_comes_with_each_ring() -> None:
-    """The model's best is there without and with later k-blocks in L2, and one warpgroup alone has a deeper ring."""
-    workload = sweep.workload_of("165x12288x4096 bf16→bf16 k/k")
-    found = [c for c in sweep_configs.ahead(workload) if c.legal(SM_90A, workload.spec)]
-    best = sweep_configs.choice(workload)
-    of_best = [c for c in found if c.changed(l2_ahead=0) == best]
-    assert {c.l2_ahead for c in of_best} == {0, 2, 4, 8, 16}
-    tall = [c.resolved_stages(SM_90A, workload.spec) for c in found if c.pingpong and c.tile == best.tile]
-    assert tall
-    assert min(tall) > best.resolved_stages(SM_90A, workload.spec)
-
-
 def test_rings_come_with_one_buffer_and_with_two() -> None:
     """So that the stage is all that differs; and clusters of two by two are there."""
     tried = list(sweep_configs.rings(sweep.workload_of("936x2304x2048 bf16→bf16 mn/mn")))

@@ -55,7 +55,7 @@ CONFIGS: dict[str, tuple[KernelConfig | None, ...]] = {
         MatmulConfig(tile=(64, 64), cluster=(2, 1), schedule="pingpong"),
         MatmulConfig(tile=(64, 128), cluster=(1, 1), schedule="pingpong", split_k=3),
         MatmulConfig(tile=(128, 64), cluster=(1, 1), split_k=4, in_flight=0),
-        MatmulConfig(tile=(128, 72), cluster=(1, 2), swap_ab=True, prefetch=2, l2_ahead=1),
+        MatmulConfig(tile=(128, 72), cluster=(1, 2), swap_ab=True, prefetch=2),
         MatmulConfig(tile=(64, 32), cluster=(1, 1), consumers=1, stream_k=3),
         MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, cluster_k=4),
         MatmulConfig(tile=(128, 64), cluster=(1, 1), swap_ab=True, split_k=2),

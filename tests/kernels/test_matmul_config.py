@@ -116,8 +116,6 @@ RULES = [
     ({"prefetch": 13}, {}, "prefetch=13: 0 to 12 k-blocks", "prefetch", 12),
     ({"prefetch": 2}, {"groups": "ends"}, "which tile is a CTA's first is read from memory", "prefetch", 0),
     ({"prefetch": 2, "cluster": (1, 1)}, {"b_load": 8}, "b is copied in pieces of 8 bytes", "prefetch", 0),
-    ({"l2_ahead": 33}, {}, "l2_ahead=33: 0 to 32 k-blocks", "l2_ahead", 32),
-    ({"l2_ahead": 2, "cluster": (1, 1)}, {"b_load": 8}, "b is copied in pieces of 8 bytes", "l2_ahead", 0),
     (
         {"tile": (256, 128), "cluster": (1, 1)},
         {"store": "direct", "a_load": 4, "b_load": 2},
@@ -194,7 +192,6 @@ CONFIGS = st.builds(
     stream_k=st.sampled_from([0, 0, 1, 4, 65]),
     k_group=st.integers(0, 5),
     prefetch=st.sampled_from([0, 0, 0, 1, 12, 13]),
-    l2_ahead=st.sampled_from([0, 0, 0, 1, 32, 33]),
     raster_order=st.sampled_from(["m", "m", "n", "k"]),
     raster_group=st.none() | st.integers(-2, 30),
 )

@@ -248,8 +248,8 @@ def _short(config: KernelConfig) -> str:
     always = {"consumers": "w", "cta_group": "p", "load_waves": "l", "mma_waves": "m"}
     others = {
         "stages": "s", "output_buffers": "o", "in_flight": "f", "raster_group": "g", "l2_promotion": "L",
-        "l2_ahead": "d", "prefetch": "h", "raster_order": "r", "k_group": "k", "swap_ab": "x",
-        "accumulator_stages": "a", "clc_stages": "q", "split_k": "z", "stream_k": "y", "schedule": "", "l2_stream": "e",
+        "prefetch": "h", "raster_order": "r", "k_group": "k", "swap_ab": "x", "accumulator_stages": "a",
+        "clc_stages": "q", "split_k": "z", "stream_k": "y", "schedule": "", "l2_stream": "e",
     }  # fmt: skip
     words = [letter + "x".join(map(str, getattr(config, name))) for name, letter in shapes.items()]
     words += [f"{letter}{getattr(config, name)}" for name, letter in always.items() if hasattr(config, name)]

@@ -90,7 +90,6 @@ def _kernel(index: int) -> Kernel:
                 output_buffers=rng.choice((1, 2, 2, 4)),
                 in_flight=in_flight,
                 prefetch=(0, 0, 4, 0, 1)[index % 5],
-                l2_ahead=(0, 3, 0)[index % 3],
                 raster_order="n" if index % 4 == 3 else "m",
                 raster_group=rng.choice((None, None, 1, 2, 3, 8)),
                 l2_promotion=rng.choice(("128B", "128B", None, "64B", "256B")),

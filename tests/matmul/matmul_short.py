@@ -63,7 +63,6 @@ def _kernel(index: int) -> Kernel:
                 output_buffers=rng.choice((1, 2)),
                 in_flight=in_flight,
                 prefetch=(0, 4)[index % 2],
-                l2_ahead=(0, 1, 0, 3)[index % 4],
                 raster_order="n" if index % 4 == 3 else "m",
             ),
         )

@@ -77,7 +77,6 @@ def _kernel(index: int) -> Kernel:
                 output_buffers=rng.choice((1, 2)),
                 in_flight=in_flight,
                 prefetch=rng.choice((0, 0, 2)),
-                l2_ahead=(0, 1, 0)[index % 3],
                 raster_order=rng.choice(("m", "n")),
                 raster_group=rng.choice((None, 1, 2)),
             ),

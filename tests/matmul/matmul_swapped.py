@@ -100,7 +100,6 @@ def _hopper(rng: Random, index: int) -> KernelConfig:
         in_flight=in_flight,
         split_k=rng.choice((1, 1, 2, 3)),
         prefetch=(0, 8, 0)[index % 3],
-        l2_ahead=(0, 2, 0, 0)[index % 4],
         raster_order="n" if index % 4 == 3 else "m",
         raster_group=rng.choice((None, None, 1, 2)),
         l2_stream=(None, "a", None, None, "b")[index % 5],

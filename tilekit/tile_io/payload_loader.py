@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial, reduce
@@ -64,21 +64,6 @@ class TileLoader(Protocol):
         """Prepare addresses of the tile's images in `stages`; once a role."""
 
 
-def require_prefetch(loader: TileLoader, instead: str) -> None:
-    """Check that copies of a loader can bring a tile into L2 alone.
-
-    Raises
-    ------
-    TraceError
-        ``TK-TRACE-012`` where they cannot, saying what to take `instead`.
-    """
-    if not loader.prefetches:
-        raise TraceError(
-            f"{loader.name} is copied by threads, which bring nothing into L2 ahead of time; take {instead}",
-            code="TK-TRACE-012",
-        )
-
-
 @component
 class PayloadLoader:
     """Loads every tile of a stage.
@@ -129,23 +114,6 @@ class PayloadLoader:
         for loader in self._loaders:
             loader.prefetch(w)
 
-    def replaced(self, name: str, change: Callable[[TileLoader], TileLoader]) -> PayloadLoader:
-        """Another, of which one tile's loader is what `change` makes of it.
-
-        Raises
-        ------
-        TraceError
-            ``TK-TRACE-018`` for a tile that is not loaded here.
-        """
-        at = self._loaders.index(self._of(name, "another loader"))
-        return PayloadLoader((*self._loaders[:at], change(self._loaders[at]), *self._loaders[at + 1 :]), self._tiles)
-
-    def _of(self, name: str, what: str) -> TileLoader:
-        for loader in self._loaders:
-            if loader.name == name:
-                return loader
-        raise _unknown(what, name, (loader.name for loader in self._loaders))
-
     @checked
     def bind(self, w: Writer) -> BoundPayloadLoader:
         """Prepare addresses; once a role.
@@ -178,8 +146,14 @@ class PayloadLoader:
         TraceError
             ``TK-TRACE-012`` for a tile whose loader cannot, ``TK-TRACE-018`` for one that is not loaded here.
         """
-        loader = self._of(name, "a prefetch")
-        require_prefetch(loader, "prefetch=0")
+        loader = next((loader for loader in self._loaders if loader.name == name), None)
+        if loader is None:
+            raise _unknown("a prefetch", name, (loader.name for loader in self._loaders))
+        if not loader.prefetches:
+            raise TraceError(
+                f"{name} is copied by threads, which bring nothing into L2 ahead of time; take prefetch=0",
+                code="TK-TRACE-012",
+            )
         return cast(PrefetchedCopies, loader.bind(w, self._tiles[name]).at(w, tile))
 
 

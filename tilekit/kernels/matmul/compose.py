@@ -24,8 +24,8 @@ from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER, declare_columns, 
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
-from tilekit.tile_io.prefetch import L2Ahead, L2Prefetch
+from tilekit.tile_io.payload_loader import StandardLoader
+from tilekit.tile_io.prefetch import L2Prefetch
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.dies import DieOrder
@@ -63,10 +63,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         rows = declare_rows(w) if spec.groups is not None else None
         scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=rows, starts=None)
     further = spec.further_loaders(w, op, payload, swapped=config.swap_ab, role=plan.get("load") or plan["mma"])
-    loader: PayloadLoader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
-    weights = "a" if config.swap_ab else "b"
-    if config.l2_ahead:
-        loader = loader.replaced(weights, lambda own: L2Ahead(own, config.l2_ahead * payload.k))
+    loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
         w,
         columns=declare_columns(w),
@@ -90,7 +87,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         profiler = TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
     prefetch = None
     if config.prefetch and isinstance(scheduler, StaticScheduler):
-        prefetch = L2Prefetch(scheduler, loader, weights, config.prefetch, payload.k)
+        prefetch = L2Prefetch(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
     turns = PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
     parts: dict[str, Any] = {
         "warps": plan,

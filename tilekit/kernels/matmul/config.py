@@ -56,8 +56,7 @@ class KernelConfig(ABC):
         See the chips' configs.
     k_group
         128-byte slices of K in a stage.
-    output_buffers, swap_ab, l2_promotion, consumers, cluster_k, cta_group, stream_k, prefetch, l2_ahead, in_flight,
-    clc_stages
+    output_buffers, swap_ab, l2_promotion, consumers, cluster_k, cta_group, stream_k, prefetch, in_flight, clc_stages
         See the chips' configs.
     load_order, xcds, driver, resident
         See the chips' configs.
@@ -87,7 +86,6 @@ class KernelConfig(ABC):
     cta_group: int = 1
     stream_k: int = 0
     prefetch: int = 0
-    l2_ahead: int = 0
     in_flight: int = 0
     clc_stages: int = 0
     load_order: bool = False

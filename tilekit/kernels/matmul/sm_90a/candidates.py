@@ -51,6 +51,7 @@ CANDIDATES = (
     MatmulConfig(tile=(256, 128), consumers=2, in_flight=0, output_buffers=1),
     *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
+    *(MatmulConfig(tile=(192, n), schedule="pingpong", swap_ab=True, output_buffers=1) for n in range(64, 104, 8)),
     *(MatmulConfig(tile=(128, n), schedule="pingpong", swap_ab=True) for n in range(64, 200, 8)),
 )
 """Tiles and their consumer warpgroups.
@@ -62,6 +63,9 @@ K, or narrow ones with two in a cluster.
 (512x2112x7168) of cuBLAS's speed, and 64x128 1.15 and 1.07 (H200).
 
 Those with more than 128 accumulators a thread have room for three stages only, so no stage is held back.
+
+192x64 to 192x96 in turn, their stores in one buffer, have six stages where others of their size have five: in one wave
+a warpgroup multiplies alone, and 165x12288x4096, whose weights come from DRAM, takes 33.1 us for 34.3 (H200).
 """
 
 
@@ -124,7 +128,8 @@ Where there are few rows and a long K large ones fill the chip once: 168x8192x28
 """
 
 SMALL_TILE = 128 * 144
-"""Elements of a tile up to which tuning tries sums that a cluster shares, and tiles cut into many ranges.
+"""Elements of a tile up to which wide clusters' sums are shared, and tuning tries sums that a cluster shares, and tiles
+cut into many ranges. Of 1,200 swept cases larger shares of wide clusters were the quickest of 3, by 2 % at most.
 
 Where an operand is not a plain matrix no larger tile's sum is shared: two convolutions whose larger shares the model
 liked took 3 and 4 % more (H200).
@@ -172,16 +177,16 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
     return tuple(c for c in _legal(every, spec, target) if c not in known)
 
 
-SHORT_RING, SHORT_RING_OF_THREE = 3, 4
-"""Stages of a ring up to which another is worth a buffer of the stores': of two warpgroups, and of three."""
+SHORT_RING = 4
+"""Stages of a ring up to which another is worth a buffer of the stores'."""
 
 
 def _deeper(spec: MatmulSpec, target: Target, *, short: bool) -> tuple[MatmulConfig, ...]:
     """The candidates' tiles whose ring has a stage more with one buffer for stores; with `short` where it was quicker.
 
-    cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs (H200, 72 of them): from three
-    stages to four 16 % less time, from four to five 4 % less with three warpgroups, and 1 % more with two; from six on
-    1 % more, and 5 % more where consumers take turns.
+    cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs of one wave (H200, 188 of them):
+    with three warpgroups 6 % less time from three stages to four, 2 % less from four to five; with two 0 and 2 % less,
+    from 14 % less to 5 % more; from six on as long, and 2 to 5 % longer where consumers take turns.
     """
     if short and (spec.loads_residual or not _timed_in_all(spec)):
         return ()
@@ -193,8 +198,7 @@ def _deeper(spec: MatmulSpec, target: Target, *, short: bool) -> tuple[MatmulCon
         if not two.legal(target, spec):
             continue
         stages = two.resolved_stages(target, spec)
-        most = SHORT_RING_OF_THREE if base.consumers == 3 else SHORT_RING
-        if one.resolved_stages(target, spec) > stages and not (short and stages > most):
+        if one.resolved_stages(target, spec) > stages and not (short and stages > SHORT_RING):
             found.append(replace(base, output_buffers=1))
     return tuple(found)
 
@@ -202,7 +206,6 @@ def _deeper(spec: MatmulSpec, target: Target, *, short: bool) -> tuple[MatmulCon
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Legal variants in what the model knows nothing of: prefetch, the raster, groups in flight, L2."""
     changes: list[dict[str, Any]] = [{"prefetch": blocks} for blocks in (0, AHEAD, 4)]
-    changes += [{"l2_ahead": blocks} for blocks in (4, 8)]
     changes += [{"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
     changes += [{"l2_stream": "a"}, {"l2_stream": "b"}, {"raster_group": 8}, {"raster_group": 16}]
     changes += [{"output_buffers": places} for places in PLACES if spec.loads_residual]
@@ -247,7 +250,7 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
         if area <= LARGEST_TILE_OF_WIDE and not (base.m_below_atom or base.pingpong):
             for cluster in wide_clusters:
                 ways = (*SHARES, *many) if cluster[0] * cluster[1] == 4 else of_eight
-                for shares in ways if shared else (1,):
+                for shares in ways if shared and area <= SMALL_TILE else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] in (ATOM_ROWS, 2 * ATOM_ROWS) and base.tile[1] <= 64 and not base.pingpong:
             for ctas in (2, 4, 8):

@@ -68,9 +68,6 @@ class MatmulConfig(KernelConfig):
     prefetch
         k-blocks of `b` that each CTA brings into L2 while the kernel before this one ends: of weights, which that
         kernel does not write.
-    l2_ahead
-        With each k-block of `b` that a CTA loads, it brings the one so many later into L2, which then hides the latency
-        of DRAM that is too much for the ring. For weights that few CTAs read; 0: none.
     raster_order
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves
         it at ``"m"``, since what a wave needs of A and B is made small by `raster_group` in either order.
@@ -103,7 +100,6 @@ class MatmulConfig(KernelConfig):
     cluster_k: int = 1
     stream_k: int = 0
     prefetch: int = 0
-    l2_ahead: int = 0
     raster_order: Walk = "m"
     raster_group: int | None = None
     l2_promotion: L2Promotion | None = "128B"
@@ -214,7 +210,6 @@ class MatmulConfig(KernelConfig):
             + (f", cluster k {self.cluster_k}" if self.cluster_k > 1 else "")
             + (f", stream k {self.stream_k}" if self.stream_k else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
-            + (f", L2 ahead {self.l2_ahead}" if self.l2_ahead else "")
             + (f", {plural(self.output_buffers, 'output buffer')}" if self.output_buffers != 2 else "")
             + (f", promotion {self.l2_promotion or 'none'}" if self.l2_promotion != "128B" else "")
             + (f", {self.l2_stream} through L2" if self.l2_stream else "")

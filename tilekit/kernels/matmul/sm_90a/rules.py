@@ -128,7 +128,6 @@ CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgro
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
 L2_STREAM = Choice("l2_stream", (None, "a", "b"), "None, 'a' or 'b'")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
-L2_AHEAD = Choice("l2_ahead", tuple(range(33)), "0 to 32 k-blocks")
 STREAM_K = Choice("stream_k", tuple(range(MAX_SPLIT + 1)), f"0 to {MAX_SPLIT} ranges of a tile")
 CLUSTER_K = Choice("cluster_k", (1, 2, 4, 8), "1, 2, 4 or 8 CTAs that share a tile's sum")
 SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pingpong'")
@@ -350,13 +349,6 @@ def _prefetch(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[
         )
 
 
-def _ahead(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    if config.l2_ahead and spec.b_load != "tma":
-        yield Violation(
-            "L2 ahead by TMA", "l2_ahead", f"l2_ahead={config.l2_ahead}: b is copied in pieces of {spec.b_load} bytes"
-        )
-
-
 def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
     if field == "tile":
         rows = (*range(GROUP_ROWS, ATOM_ROWS, GROUP_ROWS), *range(ATOM_ROWS, 769, ATOM_ROWS))
@@ -377,7 +369,6 @@ RULES = RuleBook(
                 OUTPUT_BUFFERS,
                 IN_FLIGHT,
                 PREFETCH,
-                L2_AHEAD,
                 SPLIT_K,
                 RASTER_ORDER,
                 raster_rule,
@@ -385,7 +376,7 @@ RULES = RuleBook(
             ),
             *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile, _whole, whole_rule),
         ),
-        (slice_rule, found_rule, copies_rule, _prefetch, _ahead, _rows_behind_a, written_rule, own_rule),
+        (slice_rule, found_rule, copies_rule, _prefetch, _rows_behind_a, written_rule, own_rule),
         (_registers, shared_memory_rule),
     ),
     values=_values,
