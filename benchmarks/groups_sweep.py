@@ -3,12 +3,15 @@
     python -m benchmarks.groups_sweep --suite blockwise --peer deepgemm_blockwise     # where it is built
     python -m benchmarks.groups_sweep --suite random --seed 5 --sample 150       # bf16, a loop of cuBLAS's beside
     python -m benchmarks.groups_sweep --groups 1693,536,1453,803x3072x8192 --turn 0.1 --json sweep.json
+    python -m benchmarks.groups_sweep --judge benchmarks/results/h200-2026-11-29-groups.json.gz  # what choices lose
 
 As `benchmarks.sweep`, whose rounds these are. Timed are the picker's first few and the best of each kind near them.
+What a choice loses has a part that no model can tell: sizes are known on the device alone.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import time
@@ -22,7 +25,7 @@ from typing import Annotated, Any, cast
 import typer
 
 import tilekit
-from benchmarks.sweep import CLOCK, COMPILERS, Row, fields_of, shuffled_rounds, table
+from benchmarks.sweep import CLOCK, COMPILERS, Row, config_of, fields_of, shuffled_rounds, table
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.entrants import Collect, Entrant, library_entrants, load_peers
 from tilekit.bench.grouped import GroupedWorkload
@@ -32,7 +35,7 @@ from tilekit.bench.row_groups import RowGroups, parse_groups
 from tilekit.bench.suites import select
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.estimates import Estimate
-from tilekit.kernels.matmul.picker import ranked
+from tilekit.kernels.matmul.picker import estimates, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 
@@ -107,11 +110,39 @@ def sweep(
     return sorted(rows, key=lambda row: row.microseconds)
 
 
+def judged(case: dict[str, Any]) -> tuple[float, str, MatmulConfig] | None:
+    """How many times as long as the quickest that was timed the model's first of a case takes, and which those are.
+
+    None of a case that is not one of bf16 in groups.
+    """
+    if case["sizes"] is None or "bf16→bf16 k/k" not in case["case"]:
+        return None
+    extents = case["case"].split(" bf16")[0].rpartition(" ")[2].split("x")
+    workload = GroupedWorkload(tuple(case["sizes"]), *map(int, extents[1:]))
+    spec = workload.spec_on("sm_90a")
+    times = {config_of(row["fields"]): row["microseconds"] for row in case["rows"] if row["fields"] is not None}
+    times = {config: us for config, us in times.items() if config.legal(SM_90A, spec)}
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "groups": len(workload.sizes)}
+    each = estimates(list(times), spec, SM_90A, **shape, sms=SM_90A.multiprocessors)
+    chosen = min(zip(each, times, strict=True), key=lambda pair: pair[0].total)[1]
+    return times[chosen] / min(times.values()), case["case"], chosen
+
+
+def _judge(file: Path) -> None:
+    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    verdicts = sorted(filter(None, map(judged, json.loads(text))), key=lambda verdict: -verdict[0])
+    for loss, case, config in verdicts:
+        typer.echo(f"{loss:.3f}  {case}: {config}")
+    mean = math.exp(math.fsum(math.log(loss) for loss, _, _ in verdicts) / len(verdicts))
+    typer.echo(f"{len(verdicts)} sets of groups, {mean:.4f} in the geometric mean")
+
+
 def main(
     groups: Annotated[
         list[str] | None, typer.Option(help="Of bf16, such as 700,90,1300x7168x2048. Repeatable.")
     ] = None,
     suite: Annotated[str | None, typer.Option(help="The cases of a suite that are groups or have scales.")] = None,
+    judge: Annotated[Path | None, typer.Option(help="A sweep's file: what the model's choices lose.")] = None,
     seed: Annotated[int, typer.Option(help="Of the suite `random`.")] = 0,
     sample: Annotated[int | None, typer.Option(help="Of the suite.")] = None,
     peer: Annotated[list[str] | None, typer.Option(help="As --peers of `tilekit bench`; else the library.")] = None,
@@ -124,6 +155,9 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
     """Time configs of groups and of products with scales of blocks against each other."""
+    if judge is not None:
+        _judge(judge)
+        return
     end = time.perf_counter() + until
     workloads: list[Workload] = [GroupedWorkload(*parse_groups(text)) for text in groups or ()]
     if suite is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from benchmarks import model, sweep, sweep_configs
+from benchmarks import groups_sweep, model, sweep, sweep_configs
 from tests.bench.simulated import SimulatedMachine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
@@ -206,3 +206,13 @@ def test_a_case_is_read_by_its_name() -> None:
             assert sweep.workload_of(f"{workload.label} {workload.kind}") == workload
     odd = MatmulWorkload(1000, 1000, 1000, padded=False)
     assert sweep.workload_of(f"{odd.label} {odd.kind}") == odd
+
+
+def test_choices_for_groups_are_judged() -> None:
+    """Of each kept set of groups the model's first was timed; it is hardly slower than the best on average."""
+    files = Path(groups_sweep.__file__).parent.glob("results/h200-*-groups.json.gz")
+    cases = [case for file in files for case in json.loads(gzip.decompress(file.read_bytes()))]
+    losses = [verdict[0] for case in cases if (verdict := groups_sweep.judged(case))]
+    assert len(losses) == 81
+    assert min(losses) >= 1
+    assert np.exp(np.log(losses).mean()) < 1.045

@@ -39,13 +39,13 @@ def test_one_group_is_a_product() -> None:
 
 @pytest.mark.parametrize("groups", [4, 16])
 def test_expected_tiles(groups: int) -> None:
-    """As the formula of exponentially distributed sizes has it, within 6 %; rounds between the whole and one more."""
+    """As the formula of exponentially distributed sizes has it, within 6 %; rounds between the whole and two more, of which caution is one."""
     found, heights = grids(1311, groups), np.array([config.tile[0] for config in CONFIGS])
     expected = groups / (1 - np.exp(-heights * groups / 1311))
     assert np.abs(found.rows / expected - 1).max() < 0.06
     resident = np.array([132, 132, 132])
     assert (found.rounds >= found.tiles / resident - 1e-9).all()
-    assert (found.rounds <= found.tiles / resident + 1).all()
+    assert (found.rounds <= found.tiles / resident + 2).all()
 
 
 def test_small_groups_take_a_tile_each() -> None:
@@ -55,7 +55,7 @@ def test_small_groups_take_a_tile_each() -> None:
 
 
 def test_a_spill_into_another_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """128x224 mostly just fits four rounds, and else a fifth longer, which counts; below two rounds nothing changes."""
+    """128x224 mostly just fits four rounds, and else a fifth longer, which counts; below one round nothing changes."""
     shape = {"m": 4485, "n": 3072, "k": 8192, "groups": 4, "sms": SM_90A.multiprocessors}
     configs = (
         MatmulConfig(tile=(128, 224), cluster=(1, 2)),
@@ -66,11 +66,11 @@ def test_a_spill_into_another_round_counts(monkeypatch: pytest.MonkeyPatch) -> N
         large, small = (estimate(config, SPEC, SM_90A, **shape).total for config in configs)
         return large / small
 
-    careful, many, few = slower(), grids(1311, 4).rounds, grids(300, 4).rounds
+    careful, many, few = slower(), grids(1311, 4).rounds, grids(100, 2).rounds
     monkeypatch.setattr(estimates, "CAUTION", 0.0)
-    assert slower() < 1.01 < 1.03 < careful
-    assert few.max() <= estimates.CAUTIOUS_ROUNDS < many.min()
-    assert (grids(300, 4).rounds == few).all()
+    assert careful > 1.05 * slower()
+    assert few.max() <= 1 < many.min()
+    assert (grids(100, 2).rounds == few).all()
     assert (grids(1311, 4).rounds <= many).all()
     assert (grids(1311, 4).rounds < many).any()
 
@@ -80,4 +80,4 @@ def test_rounds_that_groups_just_fill() -> None:
     config: Any = pick(SPEC, SM_90A, m=1311, n=4096, k=11008, groups=4)
     assert config.tile[0] >= 128
     config = pick(SPEC, SM_90A, m=721, n=3840, k=6576, groups=8)
-    assert config.tile == (128, 160)
+    assert config.tile in ((128, 160), (128, 176))
