@@ -21,10 +21,12 @@ from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
 
-IN_FLIGHT = 32
+IN_FLIGHT = 16
 """Parts that a lane of the last warp loads before it adds the first of them: a load takes longer than these additions.
 
-Two lanes have every second part of a row each. Of the kernel's last tiles all of this is behind the last product.
+Two lanes have every second part of a row each. Of the kernel's last tiles all of this is behind the last product. They
+lie beside the accumulators, which ptxas holds to live on from tile to tile: with 32 of them tiles of 128x160 in turn
+spill, with 16 those of 128x176 do not.
 """
 
 

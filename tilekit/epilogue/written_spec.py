@@ -102,6 +102,11 @@ class WrittenSpec:
         return bool(self.graph.totals)
 
     @property
+    def reduces_columns(self) -> bool:
+        """Whether columns have totals."""
+        return any(total.along == "columns" for total in self.graph.totals)
+
+    @property
     def loads(self) -> bool:
         """Whether threads load anything."""
         return self.scale_a or any(place.where == "column" for place in self.places)

@@ -67,7 +67,8 @@ ptxas 13.0.88 and 13.5.37.
 """
 
 SPREAD_TOTALS_HEADROOM = 80
-"""The same of a Python epilogue with totals of rows: 152 of 232 and 80 of 160 fit, 160 and 88 may spill."""
+"""The same of a Python epilogue with totals of columns: 152 of 232 and 80 of 160 fit, 160 in turn may spill. Totals of
+rows need no more than what rows and columns load."""
 
 WIDE_SHARE = 232
 """Registers of a thread of two consumers."""
@@ -257,7 +258,7 @@ def _loads_headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
         return SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM + lone
     if isinstance(functions, WrittenSpec) and (functions.outputs or (narrow and shares)):
         return BIAS_HEADROOM + lone
-    if isinstance(functions, WrittenSpec) and functions.reduces:
+    if isinstance(functions, WrittenSpec) and functions.reduces_columns:
         return SPREAD_TOTALS_HEADROOM + lone
     wide = SPREAD_TURN_HEADROOM if config.pingpong else SPREAD_HEADROOM
     return (NARROW_SPREAD_HEADROOM if narrow else wide) + lone
