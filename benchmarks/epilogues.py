@@ -23,7 +23,7 @@ import typer
 
 import tilekit
 from tilekit.bench.clocks import ClockSampler
-from tilekit.bench.contest import QUICK, hold
+from tilekit.bench.contest import hold
 from tilekit.bench.machine import require_machine
 from tilekit.epilogue import gelu, relu, row_sum, silu
 from tilekit.kernels.matmul.picker import ranked
@@ -179,7 +179,7 @@ def contestants(
 def main(
     case: Annotated[list[str] | None, typer.Option(help=f"one of {', '.join(CASES)}")] = None,
     shape: Annotated[list[str] | None, typer.Option(help="MxNxK")] = None,
-    seconds: Annotated[float, typer.Option(help="for each case")] = 2.0,
+    seconds: Annotated[float, typer.Option(help="for each case")] = 6.0,
     compiled: Annotated[bool, typer.Option(help="torch.compile instead of eager torch")] = False,
     more: Annotated[int, typer.Option(help="other configs, of those that the model likes best")] = 0,
     path: Annotated[Path | None, typer.Option("--json", help="where to keep the times")] = None,
@@ -195,7 +195,7 @@ def main(
             m, n, k = (int(extent) for extent in size.split("x"))
             for name in case or list(CASES):
                 passes = contestants(CASES[name], torch, m, n, k, compiled=compiled, more=more)
-                timings = hold(machine, passes, LAUNCHES, seconds, sampler, pace=QUICK, with_bursts=False)
+                timings = hold(machine, passes, LAUNCHES, seconds, sampler, with_bursts=False)
                 base = statistics.median(timings["built-in"].rounds)
                 for who, timing in timings.items():
                     us = statistics.median(timing.rounds)

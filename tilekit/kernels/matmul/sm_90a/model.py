@@ -77,7 +77,7 @@ THIRD_COST = 1.01
 GROUPED_THIRD_COST = 1.03
 """The same where rows come in groups: with it and `LARGE_COST` 22 swept sets lose 2.6 % of their best for 3.7 %."""
 
-GROUPED_APART_COST = 1.03
+GROUPED_APART_COST = 1.045
 """How many times as long tiles of groups take whose stores no other consumer's instructions hide, from a third round on.
 
 128x128 in turn and in pairs was the quickest of 7 of 8 sets of more than 4,000 rows (H200).
