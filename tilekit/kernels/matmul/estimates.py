@@ -271,8 +271,8 @@ CAUTION = 1.0
 """Of the deviation of launches' rounds of tiles, what counts besides their mean: all of it from a second round on.
 
 A config whose tiles mostly just fit takes a fifth longer where they do not: groups of 1693, 536, 1453 and 803 rows by
-3072 x 8192 take 442 us in 128x224, with 532 tiles for 4 rounds of 132, and 382 in 192x160. What is picked for 81 sets
-loses 4.1 % of the best with 1, 4.4 % with 0.7 and 5.0 % with 0 (H200).
+3072 x 8192 take 442 us in 128x224, with 532 tiles for 4 rounds of 132, and 382 in 192x160. What is picked for 106 sets
+loses 3.6 % of the best with 1, 3.7 % with 0.7 and 4.1 % with 0 (H200).
 """
 
 
