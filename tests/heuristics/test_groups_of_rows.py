@@ -39,7 +39,7 @@ def test_one_group_is_a_product() -> None:
 
 @pytest.mark.parametrize("groups", [4, 16])
 def test_expected_tiles(groups: int) -> None:
-    """As the formula of exponentially distributed sizes has it, within 6 %; rounds between the whole and two more, of which caution is one."""
+    """As the formula of exponentially distributed sizes has it, within 6 %; rounds up to two more, one for caution."""
     found, heights = grids(1311, groups), np.array([config.tile[0] for config in CONFIGS])
     expected = groups / (1 - np.exp(-heights * groups / 1311))
     assert np.abs(found.rows / expected - 1).max() < 0.06

@@ -104,7 +104,7 @@ class WrittenSpec:
     @property
     def reduces_columns(self) -> bool:
         """Whether columns have totals."""
-        return any(total.along == "columns" for total in self.graph.totals)
+        return any(total.along == "column" for total in self.graph.totals)
 
     @property
     def loads(self) -> bool:

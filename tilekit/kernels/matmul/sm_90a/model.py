@@ -78,7 +78,7 @@ GROUPED_THIRD_COST = 1.03
 """The same where rows come in groups: with it and `LARGE_COST` 22 swept sets lose 2.6 % of their best for 3.7 %."""
 
 GROUPED_APART_COST = 1.045
-"""How many times as long tiles of groups take whose stores no other consumer's instructions hide, from a third round on.
+"""How many times as long tiles of groups take whose stores nothing hides, from a third round on: cooperative ones.
 
 128x128 in turn and in pairs was the quickest of 7 of 8 sets of more than 4,000 rows (H200).
 """
@@ -126,7 +126,7 @@ CLUSTER_CLOCKS = 1811
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
 GROUPED_CLUSTER_CLOCKS = 900
-"""The same where rows come in groups: what is picked for 106 sets loses 3.6 % of their best, and 4.2 % with the other."""
+"""The same where rows come in groups: choices for 106 sets lose 3.6 % of their best, and 4.2 % with the other."""
 
 STORE_BYTES_PER_CLOCK = 7
 """How fast an SM's accumulators leave where another tile follows."""
