@@ -210,7 +210,7 @@ def test_a_case_is_read_by_its_name() -> None:
 
 def test_choices_for_groups_are_judged() -> None:
     """Of each kept set of groups the model's first was timed; it is hardly slower than the best on average."""
-    files = Path(groups_sweep.__file__).parent.glob("results/h200-*-groups.json.gz")
+    files = Path(groups_sweep.__file__).parent.glob("results/h200-*-groups*.json.gz")
     cases = [case for file in files for case in json.loads(gzip.decompress(file.read_bytes()))]
     losses = [verdict[0] for case in cases if (verdict := groups_sweep.judged(case))]
     assert len(losses) == 106

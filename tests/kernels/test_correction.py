@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,12 +84,16 @@ def test_choices_lose_less_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_large_squares_take_what_was_quicker_in_long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are at the power limit, and most of what the trees have seen was timed in short turns.
 
-    So another config than the model's own is one that took less time beside it in turns of 100 ms.
+    So another config than the model's own is one that took less time beside it in turns of 100 ms. One that is turned
+    round is the same there: 48 kept pairs of such take 0.997 of each other's time.
     """
     cases = [case for case in SUITES["squares-large"].cases if isinstance(case, MatmulWorkload)]
 
     def picks() -> list[str]:
-        return [str(ranked(case.spec, SM_90A, m=case.m, n=case.n, k=case.k)[0].config) for case in cases]
+        return [upright(ranked(case.spec, SM_90A, m=case.m, n=case.n, k=case.k)[0].config) for case in cases]
+
+    def upright(config: Any) -> str:
+        return str(config.changed(swap_ab=False))
 
     corrected = picks()
     monkeypatch.setattr(correction, "corrects", lambda spec: False)
@@ -97,7 +102,7 @@ def test_large_squares_take_what_was_quicker_in_long_turns(monkeypatch: pytest.M
         for case in json.loads(gzip.decompress(path.read_bytes())):
             if case["turn"] >= 0.1:
                 ours = [row for row in case["rows"] if row["fields"] is not None]
-                rows = {str(config_of(row["fields"])): row["microseconds"] for row in ours}
+                rows = {upright(config_of(row["fields"])): row["microseconds"] for row in ours}
                 times.setdefault(case["case"], []).append(rows)
     for case, taken, alone in zip(cases, corrected, picks(), strict=True):
         if taken != alone:

@@ -368,11 +368,11 @@ def test_short_rings_have_a_stage_more() -> None:
     found = candidates(spec, SM_90A)
     of_their_own = {config.tile for config in CANDIDATES if config.output_buffers == 1}
     deeper = [c for c in found if c.output_buffers == 1 and c.tile not in of_their_own]
-    assert {(192, 96), (192, 176)} <= {config.tile for config in deeper}
+    assert {(128, 144), (192, 176)} <= {config.tile for config in deeper}
     for config in deeper[::50]:
         two = config.changed(output_buffers=2).resolved_stages(SM_90A, spec)
         assert config.resolved_stages(SM_90A, spec) > two
-        assert two <= (4 if config.consumers == 3 else 3)
+        assert two <= 4
         assert not config.pingpong
 
 
