@@ -26,7 +26,7 @@ IN_FLIGHT = 16
 
 Two lanes have every second part of a row each. Of the kernel's last tiles all of this is behind the last product. They
 lie beside the accumulators, which ptxas holds to live on from tile to tile: with 32 of them tiles of 128x160 in turn
-spill, with 16 those of 128x176 do not.
+spill, with 16 those of 128x168 do not.
 """
 
 

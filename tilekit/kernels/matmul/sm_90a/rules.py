@@ -66,9 +66,10 @@ a residual 176 of 232 fit, in turn too (`TURN_HEADROOM` comes on top), and 184 m
 ptxas 13.0.88 and 13.5.37.
 """
 
-SPREAD_TOTALS_HEADROOM = 80
-"""The same of a Python epilogue with totals of columns: 152 of 232 and 80 of 160 fit, 160 in turn may spill. Totals of
-rows need no more than what rows and columns load."""
+SPREAD_TOTALS_HEADROOM, ROW_TOTALS_HEADROOM = 80, 8
+"""The same of a Python epilogue with totals of columns: 152 of 232 and 80 of 160 fit, 160 in turn may spill. And
+registers more with totals of rows: 168 of 232 fit, in turn too, and 176 with all of the above spill (13.0.88).
+"""
 
 WIDE_SHARE = 232
 """Registers of a thread of two consumers."""
@@ -261,7 +262,8 @@ def _loads_headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
     if isinstance(functions, WrittenSpec) and functions.reduces_columns:
         return SPREAD_TOTALS_HEADROOM + lone
     wide = SPREAD_TURN_HEADROOM if config.pingpong else SPREAD_HEADROOM
-    return (NARROW_SPREAD_HEADROOM if narrow else wide) + lone
+    rows = ROW_TOTALS_HEADROOM if functions.reduces else 0
+    return (NARROW_SPREAD_HEADROOM if narrow else wide) + rows + lone
 
 
 def _headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
