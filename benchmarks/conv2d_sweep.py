@@ -11,7 +11,6 @@ contestant, an order of its own in each round, results checked on poisoned outpu
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import time
@@ -26,7 +25,18 @@ from typing import Annotated, Any, cast
 import typer
 
 import tilekit
-from benchmarks.sweep import CLOCK, COMPILERS, SLICE_SECONDS, Replay, Row, config_of, fields_of, shuffled_rounds, table
+from benchmarks.sweep import (
+    CLOCK,
+    COMPILERS,
+    SLICE_SECONDS,
+    Replay,
+    Row,
+    config_of,
+    fields_of,
+    shuffled_rounds,
+    table,
+    verdicts,
+)
 from tilekit.bench.conv2d import ConvWorkload, images
 from tilekit.bench.entrants import Entrant, load_peers
 from tilekit.bench.machine import Machine, require_machine
@@ -184,15 +194,6 @@ def judged(case: dict[str, Any]) -> tuple[float, str, MatmulConfig]:
     return dict(rows)[chosen] / min(us for _, us in rows), case["case"], chosen
 
 
-def _judge(file: Path) -> None:
-    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    verdicts = sorted((judged(case) for case in json.loads(text)), key=lambda verdict: -verdict[0])
-    for loss, case, config in verdicts:
-        typer.echo(f"{loss:.3f}  {case}: {config}")
-    mean = math.exp(math.fsum(math.log(loss) for loss, _, _ in verdicts) / len(verdicts))
-    typer.echo(f"{len(verdicts)} layers, {mean:.4f} in the geometric mean")
-
-
 def main(
     layer: Annotated[list[str] | None, typer.Option(help="NxHxWxC KxRxS, then s, p, d, g. Repeatable.")] = None,
     judge: Annotated[Path | None, typer.Option(help="A sweep's file: what the model's choices lose.")] = None,
@@ -208,7 +209,7 @@ def main(
 ) -> None:
     """Time many configs of convolutions against each other."""
     if judge is not None:
-        _judge(judge)
+        typer.echo(verdicts(judge, judged, "layers"))
         return
     end = time.perf_counter() + until
     machine = require_machine()

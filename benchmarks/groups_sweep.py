@@ -11,7 +11,6 @@ What a choice loses has a part that no model can tell: sizes are known on the de
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import time
@@ -25,7 +24,7 @@ from typing import Annotated, Any, cast
 import typer
 
 import tilekit
-from benchmarks.sweep import CLOCK, COMPILERS, Row, config_of, fields_of, shuffled_rounds, table
+from benchmarks.sweep import CLOCK, COMPILERS, Row, config_of, fields_of, shuffled_rounds, table, verdicts
 from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.entrants import Collect, Entrant, library_entrants, load_peers
 from tilekit.bench.grouped import GroupedWorkload
@@ -128,15 +127,6 @@ def judged(case: dict[str, Any]) -> tuple[float, str, MatmulConfig] | None:
     return times[chosen] / min(times.values()), case["case"], chosen
 
 
-def _judge(file: Path) -> None:
-    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    verdicts = sorted(filter(None, map(judged, json.loads(text))), key=lambda verdict: -verdict[0])
-    for loss, case, config in verdicts:
-        typer.echo(f"{loss:.3f}  {case}: {config}")
-    mean = math.exp(math.fsum(math.log(loss) for loss, _, _ in verdicts) / len(verdicts))
-    typer.echo(f"{len(verdicts)} sets of groups, {mean:.4f} in the geometric mean")
-
-
 def main(
     groups: Annotated[
         list[str] | None, typer.Option(help="Of bf16, such as 700,90,1300x7168x2048. Repeatable.")
@@ -156,7 +146,7 @@ def main(
 ) -> None:
     """Time configs of groups and of products with scales of blocks against each other."""
     if judge is not None:
-        _judge(judge)
+        typer.echo(verdicts(judge, judged, "sets of groups"))
         return
     end = time.perf_counter() + until
     workloads: list[Workload] = [GroupedWorkload(*parse_groups(text)) for text in groups or ()]

@@ -22,6 +22,7 @@ shape: the quickest, with the place that the model gives each of them, and the p
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import statistics
@@ -315,6 +316,15 @@ def main(
         results.append({"case": name, "turn": turn, "rows": [asdict(row) for row in rows]})
         if json_file is not None:
             json_file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def verdicts(file: Path, judged: Callable[[dict[str, Any]], tuple[float, str, MatmulConfig] | None], what: str) -> str:
+    """What choices lose in a sweep's file: of each case that is `judged`, worst first, and the geometric mean."""
+    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    found = sorted(filter(None, map(judged, json.loads(text))), key=lambda verdict: -verdict[0])
+    mean = math.exp(math.fsum(math.log(loss) for loss, _, _ in found) / len(found))
+    lines = [f"{loss:.3f}  {case}: {config}" for loss, case, config in found]
+    return "\n".join([*lines, f"{len(found)} {what}, {mean:.4f} in the geometric mean"])
 
 
 def workload_of(name: str) -> MatmulWorkload:

@@ -184,7 +184,7 @@ SHORT_RING = 4
 def _deeper(spec: MatmulSpec, target: Target, *, short: bool) -> tuple[MatmulConfig, ...]:
     """The candidates' tiles whose ring has a stage more with one buffer for stores; with `short` where it was quicker.
 
-    cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs of one wave (H200, 188):
+    cuBLAS has that stage with the same tiles (128x192 with five stages). Timed in pairs of one wave (H200, 189):
     with three warpgroups 6 % less time from three stages to four, 2 % less from four to five; with two 0 and 2 % less,
     from 14 % less to 5 % more; from six on as long, and 2 to 5 % longer where consumers take turns.
     """
