@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from tilekit.epilogue import batch, column, row, row_sum, silu, uniform
+from tilekit.epilogue import row_sum, silu, uniform
 from tilekit.errors import TilekitError
 
 A, B = np.zeros((32, 64), np.float16), np.zeros((64, 48), np.float16)
@@ -291,20 +291,3 @@ def test_shapes_that_a_convolution_does_not_take() -> None:
         with pytest.raises(TilekitError, match=r"with conv2d legal are .* \(24,\) or \(1, 1, 1, 24\)") as caught:
             tilekit.conv2d(x, w, epilogue=gated(np.ones(shape, np.float16)))
         assert caught.value.code == "TK-EPI-004"
-
-
-def test_groups_of_rows_have_no_places_of_rows() -> None:
-    """The refusal names what the function asks for, not the shapes of operands, which are none of its reasons."""
-    rows, ends = np.ones((40, 64), np.float16), np.array([20, 40], np.int32)
-    weights = np.ones((2, 64, 72), np.float16)
-    asked = {
-        r"asks for row\(x\) and batch\(x\), as uniform does": dropped(3),
-        r"asks for row\(x\):": tilekit.epilogue(lambda x: x + row(x))(),
-        r"asks for batch\(x\):": tilekit.epilogue(lambda x: x + batch(x))(),
-    }
-    for words, call in asked.items():
-        with pytest.raises(TilekitError, match=words) as caught:
-            tilekit.grouped_matmul(rows, weights, ends, epilogue=call)
-        assert caught.value.code == "TK-MM-022"
-    along = tilekit.grouped_matmul(rows, weights, ends, epilogue=tilekit.epilogue(lambda x: column(x) - x)())
-    np.testing.assert_array_equal(along, np.broadcast_to(np.arange(72) - 64, (40, 72)))

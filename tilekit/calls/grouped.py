@@ -127,7 +127,8 @@ def grouped_matmul(
         except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
             cached = key = None
         if cached is not None:
-            cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+            first = out[0] if isinstance(out, tuple) else out
+            cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(first)))
             return out
     keywords: Any = {"counts": counts, "out": out, "activation": activation, "out_dtype": out_dtype}
     keywords |= {"epilogue": epilogue, "components": components, "arrays": arrays, "config": config, "target": target}

@@ -51,7 +51,8 @@ def kept(
         cached = cache.launches.get((new, new.address_of(out)))
     keywords["out"] = out
     if cached is not None:
-        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+        first = out[0] if isinstance(out, (tuple, list)) else out
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(first)))
     return cached is not None, key, new
 
 
@@ -85,10 +86,10 @@ def first_call(
     ready = selection.arguments.prepared(stream)
     plan = selection.kernel.plan(ready)
     plan(stream)
-    if plan.cacheable is not None and key is not None and ready is selection.arguments:  # else it is laid out anew
+    # What is laid out anew at each call, or stored in arrays that are, is another launch each time.
+    same = ready is selection.arguments and whole is arguments
+    if plan.cacheable is not None and key is not None and same:
         if new is not None:
-            if whole is not arguments:
-                return plan.out  # arrays beside the result are new at each call, and so is the launch
             cache.keep_output(key, new)
             key = (new, new.address_of(plan.out))
         cache.keep_launch(key, plan.cacheable)

@@ -12,7 +12,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element, store_elements
-from tilekit.epilogue.fusion import Fusion, reducing, require_element, require_fusion
+from tilekit.epilogue.fusion import Fusion, enter, reducing, require_element, require_fusion
 from tilekit.tile_op.accumulator_fragments import FOUR
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup, require_layout
 from tilekit.tiles.tile import Side, Tile
@@ -141,6 +141,7 @@ class BoundDirectEpilogue:
         matrix = _Matrix(w, e, tile)
         lefts = range(0, layout.columns, COLUMNS_AT_ONCE)
         totals, first_pair = reducing(e._functions), None
+        enter(w, e._functions, tile)
         if totals is not None:
             totals.begin_tile(w)
         for block in range(layout.blocks):

@@ -70,6 +70,16 @@ class Reducing(Fusion, Protocol):
         """The role has no more tiles; by all lanes of the warp, once a role."""
 
 
+class Entering(Fusion, Protocol):
+    """A fusion that is told of each tile before its rows and columns are asked for: optional.
+
+    It has to be where rows of groups end within a tile (`Tile.row_end`), and it stores what is theirs by itself.
+    """
+
+    def enter(self, w: Writer, tile: Tile) -> None:
+        """What is asked for from now on is of `tile`."""
+
+
 class Spreading(Fusion, Protocol):
     """A fusion whose columns a warp's lanes may fetch together, two each of `SPREAD`: optional.
 
@@ -88,6 +98,13 @@ class Spreading(Fusion, Protocol):
 
         They are ``at + 2 (lane % 4)`` and on of those that `spread` fetched.
         """
+
+
+def enter(w: Writer, functions: Fusion, tile: Tile) -> None:
+    """Tell functions of a tile, where they ask."""
+    told = getattr(functions, "enter", None)
+    if told is not None:
+        told(w, tile)
 
 
 def spreading(functions: Fusion) -> Spreading | None:

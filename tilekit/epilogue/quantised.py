@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from tilekit.assembly.fit import checked, component
 from tilekit.assembly.legal import OWN_RULE, Count, illegal
@@ -14,7 +14,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import E2M1X2, E4M3, UE8M0, DType
 from tilekit.epilogue.elements import store_element
-from tilekit.epilogue.fusion import Fusion, require_fusion
+from tilekit.epilogue.fusion import Fusion, enter, require_fusion
 from tilekit.epilogue.row_images import SWIZZLES, Keep, RowImages
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_op.block_scaled import (
@@ -105,6 +105,9 @@ class QuantisedEpilogue:
         scale_layout: ScaleLayout = "rows",
     ) -> None:
         require_fusion(functions, type(self).__name__, transposed=False, source=None)
+        if functions.reduces_rows:
+            given = f"a {type(functions).__name__} that combines elements of a row"
+            raise illegal("QuantisedEpilogue", "functions", given, "functions of elements alone")
         self.scaled = FORMATS[scaled]
         if (whole is None) != (self.scaled.scale is UE8M0):
             legal = "an f32 value of nvfp4" if whole is None else "None: of nvfp4 alone there is a scale of the whole"
@@ -249,6 +252,7 @@ class BoundQuantised:
     def __init__(self, w: Writer, epilogue: QuantisedEpilogue, group: Warpgroup) -> None:
         self._e = e = epilogue
         e.functions.bind(w)
+        self._thread = group.thread
         self._way = _FromRegisters(e, group.thread) if e.images is None else e.images.bind(w, group)
         self._largest = None if e.whole is None else e.whole * 6.0
         self._scales = (_ScaleAtoms if e.laid_out else _ScaleRows)(e, group.thread)
@@ -256,15 +260,19 @@ class BoundQuantised:
     def store(self, w: Writer, accumulators: TensorConsumer, tile: Tile) -> None:
         """Quantise and store this thread's row of `tile`."""
         e, size, width = self._e, self._e.scaled.block, self._way.columns
+        enter(w, e.functions, tile)
         keep_scales = self._scales.at(w, tile)
         codes: list[Value] = []
+        rows = None
+        if e.functions.uses_rows:
+            rows = e.functions.rows(w, tile.row + self._thread, apart=0, batch=tile.batch)
         for index, first in enumerate(range(0, e.layout.columns, width)):
             with self._way.piece(w, tile, index) as keep:
                 for left in range(first, first + width, AT_ONCE):
                     sums = accumulators.row(w, left, AT_ONCE)
                     if left + AT_ONCE >= e.layout.columns:
                         accumulators.done(w)
-                    values = self._applied(w, sums, tile.column + left, tile)
+                    values = self._applied(w, sums, tile.column + left, tile, rows)
                     scaled: list[Value] = []
                     for block in range(0, AT_ONCE, size):
                         code, divided = self._divided(w, values[block : block + size])
@@ -279,13 +287,13 @@ class BoundQuantised:
         """Wait for what the stores read."""
         self._way.finish(w)
 
-    def _applied(self, w: Writer, sums: RegisterTile, column: Value, tile: Tile) -> list[Value]:
+    def _applied(self, w: Writer, sums: RegisterTile, column: Value, tile: Tile, rows: Any) -> list[Value]:
         """What the functions make of sums from `column` on; zeros where the output has ended, whatever was summed."""
         e, values = self._e, []
         for first in range(0, len(sums), 2):
             pair = e.functions.columns(w, column + first, batch=tile.batch)
             for odd in range(2):
-                value = e.functions.apply(w, sums[first + odd], pair, odd, None, 0)
+                value = e.functions.apply(w, sums[first + odd], pair, odd, rows, 0)
                 values.append(w.select(column + (first + odd) < e.columns, value, 0.0, F32))
         return values
 

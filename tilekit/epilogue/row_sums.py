@@ -49,6 +49,8 @@ class RowSums(Totals):
         The tiles, which all go through one epilogue.
     combine
         ``"sum"``, or ``"max"`` or ``"min"`` for the largest or the smallest element.
+    grouped
+        Whether tiles are those of groups of rows, which begin and end at any row.
 
     Raises
     ------
@@ -64,6 +66,7 @@ class RowSums(Totals):
         layout: AccumulatorLayout,
         raster: Tiles,
         combine: Combine = "sum",
+        grouped: bool = False,
     ) -> None:
         super().__init__(w, "row sums", name, along="rows", layout=layout, raster=raster, combine=combine)
         self._rows = w.parameter(f"{name}_rows", U32, lambda call: fits(f"{name}'s rows", call.m))
@@ -74,10 +77,9 @@ class RowSums(Totals):
             GMEM,
             lambda call: call.allocate(f"{name}_parts", 4 * self._shares(call) * self._down(call) * call.batches),
         )
+        self._grouped = grouped
         self._counters = w.parameter(
-            f"{name}_counters",
-            GMEM,
-            lambda call: call.allocate(f"{name}_counters", 4 * self._down(call) // layout.fragment.rows * call.batches),
+            f"{name}_counters", GMEM, lambda call: call.allocate(f"{name}_counters", 4 * self._counted(call))
         )
         self._height = None
         if raster.batched:
@@ -86,6 +88,11 @@ class RowSums(Totals):
     def _shares(self, call: Call) -> int:
         """Parts of a row: those of CTA tiles along N."""
         return self._across(call) * self._layout.side_by_side
+
+    def _counted(self, call: Call) -> int:
+        """Counters: one for rows that are a fragment's, and of groups one more each, which may begin within these."""
+        fragments = self._down(call) // self._layout.fragment.rows * call.batches
+        return fragments + (int(call.number("groups")) if self._grouped else 0)
 
     def begin(self, w: Writer, row: Value, *, apart: int, batch: Operand) -> RowTotals:
         """Begin the sums of rows `row` and ``row + apart`` in a tile."""
@@ -107,13 +114,16 @@ class RowSums(Totals):
         share = tile.column // self._raster.tile_n
         if self._layout.side_by_side > 1:
             share = share * self._layout.side_by_side + self._layout.share_of(totals.columns[0])
-        line = self._line(w, totals.row, tile.batch if isinstance(tile.batch, Value) else None)
+        line = self._line(w, totals.row, tile.batch if isinstance(tile.batch, Value) else None, tile.row_end)
         part = (line.parts + w.widen_multiply(share, 4)).retyped(GMEM)
         total = w.select(line.upper, *totals.sums, F32)
         w.isa.memory.store_global_f32(address=part, value=total, valid=line.valid)
 
-    def _line(self, w: Writer, row: Value, batch: Value | None) -> SummedRow:
-        """Of the two rows from `row` on that of this lane: of the four lanes across, two have one."""
+    def _line(self, w: Writer, row: Value, batch: Value | None, end: Value | None) -> SummedRow:
+        """Of the two rows from `row` on that of this lane: of the four lanes across, two have one.
+
+        Rows end before `end`, or with the output.
+        """
         fragment = self._layout.fragment
         across = (w.lane() // fragment.column_lanes) & (ACROSS - 1)
         upper = (across & 1) == 0
@@ -123,11 +133,17 @@ class RowSums(Totals):
         if self._height is not None and batch is not None:
             place, stored = row + batch * self._height, row + batch * self._rows
         parts = self._parts + w.widen_multiply(place, self._tiles) * 4
-        inside = row < self._rows
+        inside = row < (self._rows if end is None else end)
         return SummedRow(parts, stored, upper, across >> 1, inside, (across < 2) & inside)
 
     def counter(self, w: Writer, left: LeftTile) -> Value:
-        """That of the warp's first fragment: all warps that have those rows have the same others."""
+        """That of the warp's first fragment: all warps that have those rows have the same others.
+
+        Of groups the rows of two may lie in one fragment's: their number keeps them apart.
+        """
+        if self._grouped:
+            place = self.first_row(w, left.row) // self._layout.fragment.rows + left.batch
+            return self._counters + w.widen_multiply(place, 4)
         row = left.row if self._height is None else left.row + left.batch * self._height
         return self._counters + w.widen_multiply(row // self._layout.fragment.rows, 4)
 
@@ -139,7 +155,7 @@ class RowSums(Totals):
         """Add the parts of the warp's rows, every second one in the order of the columns, and store the sums."""
         acquire(w)
         batch = None if self._height is None else left.batch
-        lines = [self._line(w, left.row + first, batch) for first in self._firsts]
+        lines = [self._line(w, left.row + first, batch, left.end) for first in self._firsts]
         totals = [w.variable(F32, NEUTRAL[self._combine], "row_total") for _ in lines]
         at_once = max(1, IN_FLIGHT // len(lines))
         for index in w.range(self._tiles, step=2 * at_once, name="part"):

@@ -13,7 +13,7 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
-from tilekit.epilogue.fusion import Fusion, reducing, require_element, require_fusion, spreading
+from tilekit.epilogue.fusion import Fusion, enter, reducing, require_element, require_fusion, spreading
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.spread import SpreadColumns
@@ -192,6 +192,7 @@ class BoundStagedEpilogue:
         first_row = tile.row + self._part * layout.tile_rows
         index, first_pair = 0, None
         runs = self._runs(w, tile)
+        enter(w, e._functions, tile)
         if totals is not None:
             totals.begin_tile(w)
         for block in range(layout.blocks):

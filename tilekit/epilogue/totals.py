@@ -149,6 +149,10 @@ class Totals(ABC):
         """Fragments of a tile that are a warp's, one below the other."""
         return len(self._firsts)
 
+    def first_row(self, w: Writer, row: Value) -> Value:
+        """The first row of a warp, of whose lane's rows the first is `row`."""
+        return row - self._layout.fragment.row(w.lane())
+
     def _across(self, call: Call) -> int:
         """CTA tiles along N, with those that only fill a cluster."""
         return self._raster.plan(call).columns * self._raster.cluster.n
@@ -172,11 +176,22 @@ class Totals(ABC):
 
 @dataclass(frozen=True)
 class LeftTile:
-    """The tile that a warp has left behind: each lane's first row (`NONE`: there is no tile), its column, its batch."""
+    """The tile that a warp has left behind.
+
+    Attributes
+    ----------
+    row
+        Each lane's first row; `NONE`: there is no tile, or none of its rows is the warp's.
+    column, batch
+        The tile's first column, and its batch index: the group, of groups of rows.
+    end
+        Where rows of a group end, of groups of rows: the first row that is none of it.
+    """
 
     row: Value
     column: Value
     batch: Value
+    end: Value | None = None
 
 
 class Uncounted:
@@ -188,6 +203,8 @@ class Uncounted:
         The writer, where the role begins.
     totals
         The totals.
+    grouped
+        Whether rows of groups end within tiles.
 
     Raises
     ------
@@ -195,7 +212,7 @@ class Uncounted:
         ``TK-EPI-001`` for more totals than lanes.
     """
 
-    def __init__(self, w: Writer, totals: Sequence[Totals]) -> None:
+    def __init__(self, w: Writer, totals: Sequence[Totals], *, grouped: bool = False) -> None:
         if len(totals) > w.lanes:
             raise TraceError(
                 f"an epilogue of {len(totals)} totals: a warp counts them in a lane each, and has {w.lanes}; "
@@ -207,7 +224,7 @@ class Uncounted:
             w.new(U32, name, uniform=False) for name in ("row_left", "column_left", "batch_left", "counted")
         )
         row.assign(NONE)
-        self._left = LeftTile(row, column, batch)
+        self._left = LeftTile(row, column, batch, w.new(U32, "end_left", uniform=False) if grouped else None)
 
     def begin_tile(self, w: Writer) -> None:
         """Count the tile before this one, if there is one: its parts are where all see them by now."""
@@ -225,6 +242,9 @@ class Uncounted:
         `row` is the lane's first row in the tile.
         """
         self._combine(w)
+        if self._left.end is not None and tile.row_end is not None:
+            self._left.end.assign(tile.row_end)
+            row = w.select(self._totals[0].first_row(w, row) < tile.row_end, row, NONE)
         self._left.row.assign(row)
         self._left.column.assign(tile.column)
         if isinstance(tile.batch, Value):

@@ -34,7 +34,7 @@ from tilekit.epilogue.written_operands import ReachedMatrix
 from tilekit.epilogue.written_spec import Level, Place, Where, WrittenSpec
 from tilekit.epilogue.written_steps import Argument, compute
 from tilekit.tile_op.accumulators import AccumulatorLayout
-from tilekit.tiles.tile import Tile
+from tilekit.tiles.tile import Groups, Tile
 
 STORED = (BF16, F16, F32, E4M3, E5M2)
 """Element types of further matrices."""
@@ -61,6 +61,9 @@ class Written:
         Whether tiles have a batch index.
     layout, tiles
         For totals: how a warpgroup holds the accumulators, and the tiles.
+    groups
+        How groups of rows are told, where there are any. Of counted ones operands and further outputs are those of a
+        batch with a matrix a group, and rows are a group's.
     names
         What the call names the operands; ``operand0`` and so on if there are none.
 
@@ -82,6 +85,7 @@ class Written:
         batched: bool = False,
         layout: AccumulatorLayout | None = None,
         tiles: Tiles | None = None,
+        groups: Groups | None = None,
         names: Sequence[str] = (),
     ) -> None:
         if spec.scale_a and rows is None:
@@ -101,8 +105,13 @@ class Written:
         self._names = tuple(names) or tuple(f"operand{index}" for index in range(len(spec.places)))
         self._graph = spec.graph
         self._levels = spec.levels()
+        self._grouped = groups is not None
         self._rows, self._columns = rows, columns
-        self._batched = batched
+        self._batched = batched or groups == "counts"
+        self._tile: Tile | None = None
+        self._group_rows = None
+        if groups == "counts" and spec.scale_a:
+            self._group_rows = w.parameter("epilogue_group_rows", U32, lambda call: call.number("group_rows"))
         # What is kept in 32 bits is worth the exact functions. Totals alone are not: an approximation is four times as
         # close as the rounding of the elements that are kept, and of gelu it is one operation instead of two.
         exact = precise or F32 in spec.outputs
@@ -122,7 +131,7 @@ class Written:
         for index, dtype in enumerate(spec.outputs, 1):
             w.uses(self, "outputs", f"output{index}", dtype=dtype, along="matrix")
         self._outputs = [
-            ReachedMatrix.declare(w, f"output{index}", dtype, batched=batched)
+            ReachedMatrix.declare(w, f"output{index}", dtype, batched=self._batched)
             for index, dtype in enumerate(spec.outputs, 1)
         ]
         self._row_totals: dict[int, RowSums] = {}
@@ -131,7 +140,9 @@ class Written:
             raster, name = cast(Tiles, tiles), f"total{index}"
             layout = cast(AccumulatorLayout, layout)
             if total.along == "row":
-                self._row_totals[index] = RowSums(w, name, layout=layout, raster=raster, combine=total.combine)
+                self._row_totals[index] = RowSums(
+                    w, name, layout=layout, raster=raster, combine=total.combine, grouped=groups is not None
+                )
             else:
                 made = ColumnTotals(w, name, layout=layout, raster=raster, combine=total.combine)
                 self._column_totals[index] = made
@@ -150,12 +161,13 @@ class Written:
         batched: bool = False,
         layout: AccumulatorLayout | None = None,
         tiles: Tiles | None = None,
+        groups: Groups | None = None,
     ) -> Written:
         """Trace a function that `tilekit.epilogue` marks in a kernel of your own.
 
         Parameters
         ----------
-        w, columns, rows, precise, batched, layout, tiles
+        w, columns, rows, precise, batched, layout, tiles, groups
             As for the class; a raster is `tiles`.
         function
             The function.
@@ -211,6 +223,7 @@ class Written:
             batched=batched,
             layout=layout,
             tiles=tiles,
+            groups=groups,
             names=function.operands,
         )
 
@@ -235,7 +248,8 @@ class Written:
                 pitch = f"{name}_batch_pitch"
                 self._pitches[index] = w.parameter(pitch, U32, lambda call: call.number(pitch))
             return
-        extent = self._columns if place.where == "column" else cast(Value, self._rows)
+        rows = cast(Value, self._rows) if self._group_rows is None else self._group_rows
+        extent = self._columns if place.where == "column" else rows
         self._vectors[index] = Vector.declare(w, name, place.dtype, extent, batched=place.batched)
 
     @property
@@ -264,7 +278,7 @@ class Written:
         self._evaluate(w, "shared", self._shared)
         totals: list[Totals] = [*self._row_totals.values(), *self._column_totals.values()]
         if totals:
-            self._uncounted = Uncounted(w, totals)
+            self._uncounted = Uncounted(w, totals, grouped=self._grouped)
 
     def _scalar(self, w: Writer, dtype: DType, address: Value) -> Value:
         """The element at `address`."""
@@ -287,6 +301,10 @@ class Written:
         found: dict[int, Value] = self.__dict__.setdefault("_scalar_values", {})
         return found
 
+    def enter(self, w: Writer, tile: Tile) -> None:
+        """Rows from now on are those of `tile`."""
+        self._tile = tile
+
     def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> Rows:
         """Compute what rows `row` and ``row + apart`` need (of what lies beyond M: zeros)."""
         first = self._row(w, row, batch)
@@ -296,18 +314,22 @@ class Written:
 
     def _row(self, w: Writer, row: Value, batch: Operand) -> Line:
         values: dict[int, Value] = dict(self._shared)
+        own = row  # in its matrix: of a batch, or of a group that is counted
+        if self._group_rows is not None:
+            own = row - batch * self._group_rows
         for place, step in enumerate(self._graph.steps):
             if step.does == "operand" and self._levels[place] == "row":
-                values[place] = self._of_row(w, int(step.value or 0), row, batch)
+                values[place] = self._of_row(w, int(step.value or 0), own, batch)
             elif step.does == "row":
-                values[place] = row.retyped(S32)
-            elif step.does == "batch":
-                own = batch if isinstance(batch, Value) and self._batched else w.constant(U32, 0)
                 values[place] = own.retyped(S32)
+            elif step.does == "batch":
+                index = batch if isinstance(batch, Value) and self._batched else w.constant(U32, 0)
+                values[place] = index.retyped(S32)
         self._evaluate(w, "row", values)
         reached = [*self._matrices.values(), *self._outputs]
-        starts = {matrix.name: matrix.start(w, row, batch) for matrix in reached}
-        inside = row < self._rows if self._rows is not None and (reached or self._spec.reduces) else None
+        starts = {matrix.name: matrix.start(w, own, batch) for matrix in reached}
+        end = self._rows if self._tile is None or self._tile.row_end is None else self._tile.row_end
+        inside = row < end if end is not None and (reached or self._spec.reduces) else None
         return Line(values, row, inside, starts)
 
     def columns(self, w: Writer, column: Value, *, apart: int = 1, batch: Operand = 0) -> Columns:

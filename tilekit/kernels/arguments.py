@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -23,6 +23,7 @@ from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.kernels.epilogue_arguments import EpilogueArguments, EpilogueKeywords
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix, store_kind
+from tilekit.kernels.written_arguments import PLAIN, WrittenContext
 from tilekit.targets import Target
 from tilekit.tiles.call import Matrix
 
@@ -83,9 +84,7 @@ class Arguments:
         shape: tuple[int, ...] | None = None,
         memory: bool = True,
         out_name: str = "out",
-        results: Sequence[Any] | None = None,
-        views: Mapping[int, ArrayView] | None = None,
-        groups: int = 0,
+        written: WrittenContext = PLAIN,
         **more: Any,
     ) -> Self:
         """Check an output and the epilogue's operands against the product of two views.
@@ -102,8 +101,8 @@ class Arguments:
             Whether the arrays have memory.
         out_name
             What the caller calls the output: one of several is ``"out[0]"``.
-        results, views, groups
-            Of a Python epilogue, as `WrittenArguments.read` takes them.
+        written
+            What a Python epilogue is told of its operands and results.
         more
             The other fields.
 
@@ -118,7 +117,7 @@ class Arguments:
             require_output(out, shape, dtype, (), out_name)
             placed.append((out_name, out))
         view = in_c_order(a, shape, dtype) if out is None else out
-        read = EpilogueArguments.read(problem, view, epilogue, results=results, views=views, groups=groups)
+        read = EpilogueArguments.read(problem, view, epilogue, context=written)
         names = {} if read.written is None else read.written.names
         # Where a scale in host memory has memory, it has been read as a number.
         placed += [

@@ -19,7 +19,7 @@ from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_call import Addresses, launch_call
 from tilekit.kernels.plan import BoundArrays, EmulatorKeywords, Plan
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
-from tilekit.kernels.written_arguments import split_results
+from tilekit.kernels.written_arguments import WrittenContext, split_results
 from tilekit.runtime.emulated import Work
 from tilekit.tiles.call import Scratch
 
@@ -87,7 +87,8 @@ class CompiledKernel(FamilyKernel):
         vo = None if out is None else matrix_view(out, "out")
         epilogue = cast(EpilogueKeywords, given)
         problem, dtype = self._read(va, vb), self.spec.out_dtype
-        return Arguments.of(problem, va, vb, vo, dtype, epilogue, results=results, target=self.target, result=out)
+        written = WrittenContext(results=results)
+        return Arguments.of(problem, va, vb, vo, dtype, epilogue, written=written, target=self.target, result=out)
 
     def bound(self, arguments: Arguments) -> BoundArrays:
         """Return the arrays of a call that this kernel was built for, and how a launch on them is made."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypedDict
 
@@ -16,7 +15,7 @@ from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
-from tilekit.kernels.written_arguments import WrittenArguments
+from tilekit.kernels.written_arguments import PLAIN, WrittenArguments, WrittenContext
 from tilekit.tiles.call import Matrix
 
 
@@ -86,9 +85,7 @@ class EpilogueArguments:
         out: ArrayView,
         given: EpilogueKeywords,
         *,
-        results: Sequence[Any] | None = None,
-        views: Mapping[int, ArrayView] | None = None,
-        groups: int = 0,
+        context: WrittenContext = PLAIN,
     ) -> EpilogueArguments:
         """Check the arguments of `tilekit.matmul` against the product and its output.
 
@@ -107,9 +104,8 @@ class EpilogueArguments:
                     code="TK-EPI-004",
                 )
             sources = out.dtype not in FP8 and problem.a.load == problem.b.load == "tma"
-            written = WrittenArguments.read(
-                given["epilogue"], out, views=views, groups=groups, sources=sources, results=results
-            )
+            elements = replace(out, shape=(*out.shape[:-1], problem.n))  # a byte may hold several
+            written = WrittenArguments.read(given["epilogue"], elements, sources=sources, context=context)
             return cls(residual=written.source, written=written)
         bias, residual, beta = given.get("bias"), given.get("residual"), given.get("beta", 1.0)
         if residual is None and beta != 1.0:

@@ -134,6 +134,16 @@ TURNED = "Compute out.T = b.T @ a.T instead, or pass an array in C order"
 """Ways out of an output whose last dimension is not contiguous: of any, and of a product."""
 
 
+def rows_of_groups(view: ArrayView) -> ArrayView | None:
+    """The rows of all of (G, R, N) as one matrix; None where the groups' do not lie behind each other."""
+    if len(view.shape) != 3:
+        return None
+    groups, rows, inner = view.shape
+    if groups > 1 and 0 not in view.shape and view.strides[0] != rows * view.strides[1]:
+        return None
+    return replace(view, shape=(groups * rows, inner), strides=view.strides[1:])
+
+
 def output_matrix(out: ArrayView, name: str = "out", *, hint: str = TURNED) -> Matrix:
     """Describe an output, or a matrix like it, whose N dimension is contiguous; `hint` says the way out if it is not.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -17,7 +17,7 @@ from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.whole_operands import whole_operand
 from tilekit.epilogue.written_spec import Place, WrittenSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.problem import matrix_view, output_matrix, store_kind
+from tilekit.kernels.problem import matrix_view, output_matrix, rows_of_groups, store_kind
 from tilekit.tiles.call import Matrix
 
 LOADED = (BF16, F16, F32)
@@ -43,6 +43,35 @@ class Extra:
     shape: tuple[int, ...]
     array: Any = None
     view: ArrayView | None = None
+
+
+@dataclass(frozen=True)
+class WrittenContext:
+    """What a family says of the operands and results of a Python epilogue.
+
+    Attributes
+    ----------
+    results
+        Arrays that the caller has for what is stored beside the result; None where there are none.
+    views
+        Operands that are not read as they are given, by their places.
+    groups
+        Groups of rows, whose columns may have values of their own; 0 where there are none.
+    before
+        Arrays of the result itself, which come first: one, or values and scales.
+    dtype
+        Element type of further matrices that have none of their own; None: the output's.
+    """
+
+    results: Sequence[Any] | None = None
+    views: Mapping[int, ArrayView] = field(default_factory=dict)
+    groups: int = 0
+    before: int = 1
+    dtype: DType | None = None
+
+
+PLAIN = WrittenContext()
+"""Nothing but a product's result."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +110,8 @@ class WrittenArguments:
         call: object,
         out: ArrayView,
         *,
-        views: Mapping[int, ArrayView] | None = None,
-        groups: int = 0,
         sources: bool = True,
-        results: Sequence[Any] | None = None,
+        context: WrittenContext = PLAIN,
     ) -> WrittenArguments:
         """Check what `epilogue=` is given against the output.
 
@@ -94,14 +121,10 @@ class WrittenArguments:
             A function that `tilekit.epilogue` marks, called with its operands.
         out
             A matrix, or a batch of them.
-        views
-            Operands that are not read as they are given.
-        groups
-            Groups of rows, whose columns may have values of their own; 0 where there are none.
         sources
             Whether the epilogue can bring a matrix.
-        results
-            Arrays that the caller has for what is stored beside the result; None where there are none.
+        context
+            What the family says of operands and results.
 
         Raises
         ------
@@ -113,7 +136,8 @@ class WrittenArguments:
         if not isinstance(call, EpilogueCall):
             legal = "a function that @tilekit.epilogue marks, called with its operands: epilogue=gated(gate, scale)"
             raise ArgumentError.of("epilogue", call, legal=legal, code="TK-EPI-004")
-        reader = _Reader(out, groups, sources)
+        results, before = context.results, context.before
+        reader = _Reader(out, context.groups, sources)
         graph = call.graph
         for index, (name, kind, given) in enumerate(
             zip(call.function.operands, call.function.kinds, call.operands, strict=True)
@@ -122,10 +146,10 @@ class WrittenArguments:
                 reader.numbers[f"operand{index}"] = whole_operand(graph, index, name, given)
                 reader.places.append(Place("number"))
             elif index in graph.operands:
-                reader.read(index, name, given, (views or {}).get(index))
+                reader.read(index, name, given, context.views.get(index))
             else:
                 reader.places.append(Place("number"))
-        outputs = tuple(dtype or out.dtype for dtype in graph.dtypes[1:])
+        outputs = tuple(dtype or context.dtype or out.dtype for dtype in graph.dtypes[1:])
         spec = WrittenSpec(graph, tuple(reader.places), outputs)
         extras = []
         shape = out.shape
@@ -137,8 +161,8 @@ class WrittenArguments:
                 extras.append(Extra(f"total{index}", F32, extent))
         if results is not None and len(results) != len(extras):
             raise ArgumentError(
-                f"out is a tuple of {len(results) + 1}, and {graph.name} stores {len(extras) + 1}; nearest: a tuple of "
-                f"{len(extras) + 1}",
+                f"out is a tuple of {len(results) + before}, and {graph.name} stores {len(extras) + before}; nearest: "
+                f"a tuple of {len(extras) + before}",
                 code="TK-EPI-004",
             )
         if extras and 0 in out.shape:
@@ -147,7 +171,7 @@ class WrittenArguments:
                 "result of one element",
                 code="TK-EPI-004",
             )
-        names = reader.names | {extra.name: f"out[{index}]" for index, extra in enumerate(extras, 1)}
+        names = reader.names | {extra.name: f"out[{index}]" for index, extra in enumerate(extras, before)}
         found = cls(spec, reader.operands, reader.source, reader.numbers, reader.matrices, tuple(extras), names)
         return found.storing(results) if results else found
 
@@ -230,7 +254,7 @@ class _Reader:
         rank = len(view.shape)
         shape = (*(1,) * (3 - rank), *view.shape)
         groups = max(batches, self._groups)
-        grouped = bool(self._groups) and shape[0] == self._groups and shape[1] == 1
+        grouped = bool(self._groups) and rank == 3 and shape[0] == self._groups and shape[1] == 1
         fits = rank <= 3 and (rank <= len(self._out.shape) or grouped)
         fits = fits and shape[1] in (1, m) and shape[2] in (1, n) and shape[0] in (1, groups if grouped else batches)
         own = shape[0] > 1
@@ -238,8 +262,8 @@ class _Reader:
             legal = [f"({n},) for the columns", f"({m}, 1) for the rows", f"{self._out.shape}", "one element"]
             if batch:
                 legal += [f"({batches}, 1, {n})", f"({batches}, {m}, 1)", f"({batches}, 1, 1)", f"({m}, {n})"]
-            if self._groups:
-                legal.append(f"({self._groups}, 1, {n}) for the columns of each group")
+            elif self._groups:
+                legal += [f"({self._groups}, 1, {n}) for the columns of each group", f"({self._groups}, 1, 1)"]
             turned = f", or {name}[:, None] for a value a row" if view.shape == (m,) else ""
             raise ArgumentError(
                 f"{name} has shape {view.shape}, which does not broadcast to the result, {self._out.shape}; legal: "
@@ -247,7 +271,7 @@ class _Reader:
                 code="TK-EPI-004",
             )
         strides = (*(0,) * (3 - rank), *view.strides)
-        if shape[1:] == (1, 1) and not grouped:
+        if shape[1:] == (1, 1):
             if strides[0] < 0:
                 raise self._apart(name, view)
             self.places.append(Place("scalar", view.dtype, batched=True))
@@ -264,21 +288,21 @@ class _Reader:
             return
         if strides[2] != 1 or min(strides) < 0:
             raise self._apart(name, view)
-        flat = view if rank == 2 or not self._groups else _flat(view)
-        matrix = output_matrix(flat, name)
+        brought = rows_of_groups(view) if batch and self._groups else view
         if (
             self._sources
             and self.source is None
             and view.dtype == self._out.dtype
-            and store_kind(view.address, matrix) == "tma"
+            and brought is not None
+            and store_kind(view.address, output_matrix(brought, name)) == "tma"
         ):
-            self.source = flat
+            self.source = brought
             self.names["residual"] = name
             self.places.append(Place("source", view.dtype))
             return
         self.places.append(Place("matrix", view.dtype, batched=bool(batch)))
-        self.operands[key] = flat
-        self.matrices[key] = matrix
+        self.operands[key] = view
+        self.matrices[key] = output_matrix(view, name)
 
     @staticmethod
     def _apart(name: str, view: ArrayView) -> ArgumentError:
@@ -288,11 +312,6 @@ class _Reader:
             f"{name}.contiguous() of a tensor",
             code="TK-EPI-004",
         )
-
-
-def _flat(view: ArrayView) -> ArrayView:
-    groups, rows, columns = view.shape
-    return replace(view, shape=(groups * rows, columns), strides=view.strides[1:])
 
 
 def epilogue_key(call: Any) -> Any:

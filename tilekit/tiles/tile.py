@@ -11,6 +11,11 @@ Side = Literal["rows", "columns"]
 """Of an output tile: what the rows of an operand, or of accumulators, go along with."""
 
 
+Groups = Literal["ends", "counts"]
+"""How groups of rows are told: by where each ends that lie behind each other, or by how many rows each has of so many.
+"""
+
+
 @dataclass(frozen=True)
 class Share:
     """What a piece of work knows where several share a tile's sum.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilekit.annotations import checked_values
 from tilekit.arrays import ArrayView, NewArrays, host_array, new_arrays, require_same_place, view_of
-from tilekit.dtypes import E2M1, E2M1X2, U8, UE8M0, DType
+from tilekit.dtypes import BF16, E2M1, E2M1X2, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.block_scaled.layout import laid_out
@@ -26,6 +26,7 @@ from tilekit.kernels.resolve import resolve_target
 from tilekit.kernels.scaled.elsewhere import of_block_scaled
 from tilekit.kernels.scaled.keywords import ScaledKeywords
 from tilekit.kernels.scaled.views import OPERANDS, SCALES, view_among
+from tilekit.kernels.written_arguments import WrittenContext
 from tilekit.targets import TARGETS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
@@ -104,13 +105,15 @@ class BlockScaledArguments(Arguments):
         target, device = resolve_target(va, CHIPS[0] if place is None and va.device == "cpu" else place, memory=memory)
         loaded = read_for(target, va, vb)
         problem = replace(problem, a=loaded.a, b=loaded.b)
-        quantised, out = QuantisedResult.read(given)
-        name = "out" if quantised is None else "out[0]"
+        quantised, out, results = QuantisedResult.read(given)
+        several = quantised is not None or results is not None
+        name = "out[0]" if several else "out"
+        written = WrittenContext(results) if quantised is None else WrittenContext(results, before=2, dtype=BF16)
         vo, dtype, shape = None if out is None else matrix_view(out, name), given.get("out_dtype"), None
         if quantised is not None:
             dtype, shape = quantised.element, quantised.shape(problem.m, problem.n)
             vo = None if vo is None else quantised.values(vo)
-        epilogue = {name: given[name] for name in ("bias", "scale", "residual", "beta") if name in given}
+        epilogue = {name: given[name] for name in ("bias", "scale", "residual", "beta", "epilogue") if name in given}
         call = cls.of(
             problem,
             va,
@@ -121,6 +124,7 @@ class BlockScaledArguments(Arguments):
             shape=shape,
             memory=memory,
             out_name=name,
+            written=written,
             target=target,
             device=device,
             result=out,
@@ -159,14 +163,15 @@ class BlockScaledArguments(Arguments):
 
     def completed(self, stream: int | None = None) -> Self:
         """The same call with new scales of its result, where it has none."""
-        if self.quantised is None or self.quantised.view is not None:
-            return self
-        return replace(self, quantised=self.quantised.completed(self.out, stream))
+        found = super().completed(stream)
+        if found.quantised is None or found.quantised.view is not None:
+            return found
+        return replace(found, quantised=found.quantised.completed(found.out, stream))
 
     @property
     def extra_names(self) -> tuple[str, ...]:
         """What is stored beside the values."""
-        return () if self.quantised is None else ("out_scales",)
+        return *(() if self.quantised is None else ("out_scales",)), *super().extra_names
 
     @property
     def words(self) -> dict[str, str]:
@@ -176,7 +181,10 @@ class BlockScaledArguments(Arguments):
     @property
     def results(self) -> Any:
         """What the call returns: the output, or its values and scales."""
-        return self.result if self.quantised is None else (self.result, self.quantised.array)
+        plain = super().results
+        if self.quantised is None:
+            return plain
+        return (self.result, self.quantised.array, *(plain[1:] if isinstance(plain, tuple) else ()))
 
     @property
     def call(self) -> MatmulCall:
@@ -184,7 +192,8 @@ class BlockScaledArguments(Arguments):
         found, quantised = super().call, self.quantised
         if quantised is None:
             return found
-        return replace(found, matrices=quantised.matrices, numbers={"out_scale": quantised.scale})
+        numbers = {**found.numbers, "out_scale": quantised.scale}
+        return replace(found, matrices={**found.matrices, **quantised.matrices}, numbers=numbers)
 
     def prepared(self, stream: Any = None) -> Self:
         """The same call with all scales as the tensor core reads them; a kernel lays out those that lie as a matrix."""

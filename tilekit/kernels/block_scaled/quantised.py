@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal, Self, cast, get_args
@@ -15,11 +15,13 @@ from tilekit.drivers.warp_specialized import Epilogue
 from tilekit.dtypes import DTYPES, E2M1, E2M1X2, E4M3, U8, UE8M0, DType, as_dtype
 from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.quantised import QuantisedEpilogue, ScaleLayout, element_of
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.scales import Scales, require_laid_out
 from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.problem import IN_C_ORDER, matrix_view, output_matrix
 from tilekit.kernels.scaled.whole import require_whole
+from tilekit.kernels.written_arguments import split_results
 from tilekit.targets import TARGETS, Target
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
@@ -57,6 +59,13 @@ class QuantisedSpec(BlockScaledSpec):
                 f"a residual of {self.functions.residual} with out_dtype={self.out_scaled!r}: what is quantised is "
                 "computed from the product, a scale, a bias and an activation; nearest: out_dtype='bf16', then "
                 "tilekit.quantise",
+                code="TK-SCALE-006",
+            )
+        if isinstance(self.functions, WrittenSpec) and self.functions.reduces:
+            raise ArgumentError(
+                f"epilogue {self.functions.graph.name} makes totals with out_dtype={self.out_scaled!r}: a thread that "
+                "quantises has whole rows, and totals are made where a warp shares them; nearest: out_dtype='bf16' "
+                "with totals, then tilekit.quantise",
                 code="TK-SCALE-006",
             )
 
@@ -134,8 +143,11 @@ class QuantisedResult:
     view: ArrayView | None = None
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> tuple[Self | None, Any]:
-        """Of a call's keywords, what is said of a quantised result, if it is one, and where its values go."""
+    def read(cls, given: Mapping[str, Any]) -> tuple[Self | None, Any, Sequence[Any] | None]:
+        """Of a call's keywords, what is said of a quantised result, if it is one; where its values go; and further out.
+
+        These are arrays for what a Python epilogue stores beside the result; None where the caller has none.
+        """
         asked, scale, out = given.get("out_dtype"), given.get("out_scale"), given.get("out")
         layout = given.get("scale_layout")
         found = FORMATS.get(asked) if isinstance(asked, str) else None
@@ -173,23 +185,25 @@ class QuantisedResult:
                 code="TK-SCALE-006",
             )  # fmt: skip
         require_whole("out_scale", scale, code="TK-SCALE-006")
+        written = given.get("epilogue") is not None
         if found is None:
-            if isinstance(out, (tuple, list)):
+            if isinstance(out, (tuple, list)) and not written:
                 raise ArgumentError(
                     f"out is a tuple of {len(out)} with out_dtype={asked!r}: legal: one array, or with out_dtype "
                     f"{', '.join(FORMATS)} its values and scales",
                     code="TK-SCALE-006",
                 )
-            return None, out
+            return None, *split_results(out, given.get("epilogue"))
         if out is None:
-            return cls(found, scale or 1.0, layout or "rows"), None
-        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            return cls(found, scale or 1.0, layout or "rows"), None, None
+        if not isinstance(out, (tuple, list)) or len(out) < 2 or (len(out) > 2 and not written):
             raise ArgumentError(
                 f"out is {'a tuple of ' + str(len(out)) if isinstance(out, (tuple, list)) else 'one array'} with "
                 f"out_dtype={asked!r}: legal: (values, scales)",
                 code="TK-SCALE-006",
             )
-        return cls(found, scale or 1.0, layout or "rows", out[1], matrix_view(out[1], "out[1]")), out[0]
+        scales = matrix_view(out[1], "out[1]")
+        return cls(found, scale or 1.0, layout or "rows", out[1], scales), out[0], tuple(out[2:]) or None
 
     @property
     def element(self) -> DType:

@@ -113,7 +113,8 @@ class Scaled(Arguments):
             steps = [0, *view.strides][-3:]
             numbers |= {f"{name}_{field}": step for field, step in zip(("group", "pitch", "step"), steps, strict=True)}
             numbers[f"{name}_extent"] = view.shape[-2]
-        return replace(super().call, numbers=numbers, matrices=self.scale_matrices)
+        call = super().call
+        return replace(call, numbers={**call.numbers, **numbers}, matrices={**call.matrices, **self.scale_matrices})
 
 
 @dataclass(frozen=True, kw_only=True)

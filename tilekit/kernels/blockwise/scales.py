@@ -15,14 +15,13 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.kernels.matmul.spec import Groups
 from tilekit.tile_io.ahead import Ahead
 from tilekit.tile_io.staged_values import UNIT, StagedValues, ValueLoader, ValueTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_op.scaled_accumulators import Four
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.stage import Stage
-from tilekit.tiles.tile import Tile
+from tilekit.tiles.tile import Groups, Tile
 
 BLOCK = 128
 """Elements of K, and columns of B, that share a scale."""

@@ -32,6 +32,7 @@ from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
 from tilekit.kernels.matmul.legal import check_floats, check_types
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
+from tilekit.kernels.written_arguments import WrittenContext
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
 
@@ -104,7 +105,7 @@ class ConvArguments(MatmulArguments):
         more |= {"axes": (y, along), **settings(given)}
         rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
         problem = read_on(target, images, filters, y, along, groups)
-        return cls.of(problem, images, filters, rows, dtype, epilogue, views=views, **more)
+        return cls.of(problem, images, filters, rows, dtype, epilogue, written=WrittenContext(views=views), **more)
 
     def new_output(self) -> NewArrays:
         """How an output of this layout is made: of torch's, with its channels behind its images."""

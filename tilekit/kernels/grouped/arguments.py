@@ -16,12 +16,14 @@ from tilekit.kernels.matmul.arguments import CallKeywords
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.own_arguments import OwnArguments, OwnKeywords
 from tilekit.kernels.matmul.platforms import read_for
-from tilekit.kernels.matmul.spec import Groups, MatmulSpec
-from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, rows_of_groups
 from tilekit.kernels.resolve import resolve_target
+from tilekit.kernels.written_arguments import WrittenContext, split_results
 from tilekit.targets import Target
 from tilekit.tile_io.copy_plan import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tiles.tile import Groups
 
 
 class GroupedKeywords(CallKeywords, OwnKeywords, total=False):
@@ -59,8 +61,9 @@ class GroupedArguments(OwnArguments):
         given = checked_values(GroupedKeywords, keywords)
         va, vb = matrix_view(a, "a"), matrix_view(b, "b")
         kind, bounds = _bounds(va, vb, ends, given.get("counts"))
-        out = given.get("out")
-        vo = None if out is None else matrix_view(out, "out")
+        out, results = split_results(given.get("out"), given.get("epilogue"))
+        name = "out" if results is None else "out[0]"
+        vo = None if out is None else matrix_view(out, name)
         dtype = result_type(va, vo, given.get("out_dtype"))
         if va.device != "cpu":
             require_same_place([("a", va), (kind, bounds)])
@@ -74,12 +77,13 @@ class GroupedArguments(OwnArguments):
             vo,
             dtype,
             {"epilogue": given.get("epilogue")},
-            groups=vb.shape[0],
+            out_name=name,
+            written=WrittenContext(results, groups=vb.shape[0]),
             shape=(*va.shape[:-1], vb.shape[-1]),
             target=target,
             device=device,
             components=given.get("components") or OwnComponents(),
-            **settings(given),
+            **settings(given) | {"result": out},
             kind=kind,
             bounds=bounds,
             group_rows=group_rows,
@@ -199,13 +203,14 @@ def _flat(view: ArrayView, name: str) -> ArrayView:
     """The rows of all groups as one matrix."""
     if len(view.shape) == 2:
         return view
-    groups, rows, inner = view.shape
-    if groups > 1 and 0 not in view.shape and view.strides[0] != rows * view.strides[1]:
+    flat = rows_of_groups(view)
+    if flat is None:
         raise ArgumentError(
-            f"{name} has strides {view.strides} (elements): its groups must lie behind each other, {rows} rows apart",
+            f"{name} has strides {view.strides} (elements): its groups must lie behind each other, {view.shape[1]} "
+            "rows apart",
             code="TK-GROUP-003",
         )
-    return replace(view, shape=(groups * rows, inner), strides=view.strides[1:])
+    return flat
 
 
 def _problem(target: Target, a: ArrayView, b: ArrayView, kind: Groups, group_rows: int) -> MatmulProblem:

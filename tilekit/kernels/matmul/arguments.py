@@ -20,7 +20,7 @@ from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.kernels.problem import MatmulProblem, matrix_view
 from tilekit.kernels.resolve import resolve_target
-from tilekit.kernels.written_arguments import split_results
+from tilekit.kernels.written_arguments import WrittenContext, split_results
 from tilekit.targets import PlaceName
 
 
@@ -87,7 +87,7 @@ class MatmulArguments(OwnArguments):
             cast(EpilogueKeywords, given),
             memory=memory,
             out_name=name,
-            results=results,
+            written=WrittenContext(results=results),
             target=target,
             device=device,
             components=given.get("components") or OwnComponents(),

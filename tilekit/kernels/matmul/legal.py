@@ -11,8 +11,9 @@ from tilekit.errors import ArgumentError
 from tilekit.tile_io.copy_plan import WIDTHS
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.spec import Groups, MatmulSpec
+    from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.targets import Target
+    from tilekit.tiles.tile import Groups
 
 __all__ = ["OF_WHOLE", "check", "check_floats", "check_payload", "check_types"]
 
@@ -157,22 +158,15 @@ def _check_layouts(spec: MatmulSpec) -> None:
 def _check_groups(spec: MatmulSpec, groups: Groups) -> None:
     """Raise `ArgumentError` (``TK-MM-022``) for what a grouped matmul does not have."""
     f = spec.functions
-    if isinstance(f, WrittenSpec) and f.scale_a:
-        places = [word for word in ("row", "batch") if f.graph.uses(word)]
-        if places:
-            asks = " and ".join(f"{word}(x)" for word in places) + (", as uniform does" if len(places) == 2 else "")
-            raise ArgumentError(
-                f"epilogue {f.graph.name} of a grouped matmul asks for {asks}: it has no places of rows; legal: "
-                "column(x); nearest: a matmul of each group, or the function in NumPy or torch behind this call",
-                code="TK-MM-022",
-            )
+    if isinstance(f, WrittenSpec) and f.reduces_columns:
         raise ArgumentError(
-            f"epilogue {f.graph.name} of a grouped matmul: its operands are columns, (G, 1, N) or (N,), numbers, "
-            "and one matrix of the result's type whose rows are multiples of 16 bytes, and it stores the result "
-            "alone; nearest: matrices and rows of other types in a call of their own",
+            f"epilogue {f.graph.name} of a grouped matmul makes totals of columns, which go over the rows of a group: "
+            "one without rows has no tile that would store its totals; legal: totals of rows; nearest: the elements "
+            "as a second result in f32, and their totals in NumPy or torch behind this call",
             code="TK-MM-022",
         )
-    if spec.batched or (f.residual and isinstance(f, ElementwiseSpec)) or f.scale_a or f.scale_b:
+    rows = f.scale_a and isinstance(f, ElementwiseSpec)
+    if spec.batched or (f.residual and isinstance(f, ElementwiseSpec)) or rows or f.scale_b:
         raise ArgumentError(
             f"groups={groups!r} with batched={spec.batched}, a residual of {f.residual}, scale_a={f.scale_a}, "
             f"scale_b={f.scale_b}: a grouped matmul has neither batches nor a residual nor scales of rows or "

@@ -183,6 +183,7 @@ class OutputPlan:
                 batched=spec.batched,
                 layout=layout,
                 tiles=OutputTiles(self.tile, cluster, spec.batched),
+                groups=spec.groups,
             )
         else:
             functions = Elementwise(

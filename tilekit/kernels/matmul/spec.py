@@ -34,8 +34,8 @@ from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
+from tilekit.tiles.tile import Groups
 
-Groups = Literal["ends", "counts"]
 Precision = Literal["tf32"]
 Accumulation = Literal["fast", "promoted"]
 

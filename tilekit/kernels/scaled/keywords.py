@@ -17,6 +17,7 @@ class ScaledOperands(TypedDict, total=False):
     scale: Any
     residual: Any
     beta: float
+    epilogue: Any
     out_scale: float | None
 
 

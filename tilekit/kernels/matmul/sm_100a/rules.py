@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
@@ -46,6 +47,16 @@ SUMS = 128
 
 SUMS_WITH_LOADS = 96
 """The same beside a bias, direct stores, or groups of rows: 128 of those spill 16 bytes."""
+
+MATRIX_COLUMNS = 160
+"""Columns of a tile whose Python epilogue reaches a matrix, and has totals or places of rows.
+
+ptxas hoists the loads of a whole row of the tile: eight of 40 pairs of epilogues and types spilled 4 to 40 bytes at 192
+columns and more. At 160 they have up to 246 registers.
+"""
+
+TOTALS_COLUMNS = 224
+"""The same of one with totals of rows, whose matrix the copy engine brings: one spilled 16 bytes at 256."""
 
 CTA_GROUP = Choice("cta_group", (1, 2), "a matrix instruction spans 1 CTA or a pair of 2")
 ACCUMULATOR_STAGES = Choice("accumulator_stages", (1, 2, 3, 4), "1 to 4 accumulators in tensor memory")
@@ -134,6 +145,20 @@ def _promotion(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Itera
         yield Violation("sums", "tile", text)
 
 
+def _written(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """What a Python epilogue has of a row lies in registers beside its loads."""
+    functions, columns = spec.functions, config.tile[1]
+    if not isinstance(functions, WrittenSpec) or spec.stores_rows:
+        return
+    rows = any(total.along == "row" for total in functions.graph.totals)
+    most = TOTALS_COLUMNS if rows else MAX_N
+    if functions.loads_matrices and (rows or functions.graph.uses("row")):
+        most = MATRIX_COLUMNS
+    if columns > most:
+        text = f"tile N={columns}: {functions.graph.name} has more of a row than fits registers beyond {most} columns"
+        yield Violation("written columns", "tile", text)
+
+
 def _rows(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Threads that store whole rows read them from tensor memory, where all of a sum is, upright."""
     if not spec.stores_rows:
@@ -165,7 +190,18 @@ RULES = RuleBook(
             *(LOAD_ORDER, _load_order),
         ),
         (_tile, _pairs, _staged_factors),
-        (slice_rule, found_rule, copies_rule, _tensor_memory, _promotion, written_rule, own_rule, whole_rule, _rows),
+        (
+            slice_rule,
+            found_rule,
+            copies_rule,
+            _tensor_memory,
+            _promotion,
+            written_rule,
+            _written,
+            own_rule,
+            whole_rule,
+            _rows,
+        ),
         (shared_memory_rule,),
     ),
     values=_values,
