@@ -51,7 +51,8 @@ def kept(
         cached = cache.launches.get((new, new.address_of(out)))
     keywords["out"] = out
     if cached is not None:
-        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+        first = out[0] if isinstance(out, (tuple, list)) else out
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(first)))
     return cached is not None, key, new
 
 
@@ -86,13 +87,15 @@ def first_call(
     plan = selection.kernel.plan(ready)
     plan(stream)
     if plan.cacheable is not None and key is not None and ready is selection.arguments:  # else it is laid out anew
+        if whole is not arguments:
+            return plan.out  # arrays beside the result are new at each call, and so is the launch
         if new is not None:
-            if whole is not arguments:
-                return plan.out  # arrays beside the result are new at each call, and so is the launch
             cache.keep_output(key, new)
             key = (new, new.address_of(plan.out))
         cache.keep_launch(key, plan.cacheable)
     if new is None or arguments.out.library == arguments.a.library:
         return plan.out
     with new.in_stream(stream or 0):  # where the exchange makes the other library wait
+        if isinstance(plan.out, tuple):
+            return tuple(hand_over(one, arguments.a) for one in plan.out)
         return hand_over(plan.out, arguments.a)
