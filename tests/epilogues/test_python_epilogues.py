@@ -195,28 +195,6 @@ def test_groups_of_rows(target: str) -> None:
         assert (result[rows].astype("f8") == expected.astype(BF16).astype("f8")).all()
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-def test_convolutions(target: str, groups: int) -> None:
-    """A convolution's has a matrix like the result, and a value a filter."""
-    if target in ("gfx942", "gfx950", "sm_80"):
-        pytest.skip("a family that these chips do not have")
-    rng = np.random.default_rng(13)
-    x, w, like, column = whole(rng, 2, 9, 10, 16), whole(rng, 32, 3, 3, 16 // groups), whole(rng, 2, 9, 10, 32), None
-    column = whole(rng, 32, dtype="f4")
-
-    @tilekit.epilogue
-    def scaled(x, like, column, number):  # type: ignore[no-untyped-def]
-        return (x + like * number) * column
-
-    plain = tilekit.conv2d(x, w, padding=1, groups=groups, target=target, out_dtype="f32")
-    call = scaled(like, column, 2.0)
-    result = tilekit.conv2d(x, w, padding=1, groups=groups, epilogue=call, target=target)
-    expected = (plain + like.astype("f4") * 2) * column
-    assert (result.astype("f4") == expected.astype(BF16).astype("f4")).all()
-    again = scaled(like, column.reshape(1, 1, 1, 32), 2.0)
-    assert (tilekit.conv2d(x, w, padding=1, groups=groups, epilogue=again, target=target) == result).all()
-
-
 def test_dropout_is_the_same_in_every_config(target: str) -> None:
     """Numbers at random follow from seed and place, in NumPy as in the kernel."""
     rng = np.random.default_rng(17)
