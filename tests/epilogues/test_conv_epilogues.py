@@ -41,6 +41,7 @@ CALLS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "a product": ((2, 9, 15, 64), (40, 1, 1, 64), {}),
     "a product with a stride": ((2, 7, 9, 64), (40, 1, 1, 64), {"stride": (2, 2)}),
     "one filter": ((2, 5, 5, 16), (1, 3, 3, 16), {}),
+    "one filter of a product": ((1, 9, 4, 24), (1, 1, 1, 24), {}),
     "one pixel": ((1, 1, 1, 32), (8, 1, 1, 32), {"padding": (1, 1)}),
 }
 """Images, filters, and how these go over those: every loader, and what lies at the edges of places."""
@@ -92,12 +93,14 @@ def references(call: Any, product: Any, groups: int, dtype: Any) -> list[Any]:
     operands = []
     for operand in call.operands:
         given: Any = np.asarray(operand)
-        if given.shape == product.shape:
+        if given.size == 1:
+            given = given.reshape(())
+        elif given.shape == product.shape:
             given = by_groups(given, groups)
         elif given.shape == (*pixels, 1):
             given = given.reshape(-1, 1)
-        elif given.size == filters > 1:
-            given = given.reshape(groups, 1, -1) if groups > 1 else given.reshape(-1)
+        else:
+            given = given.reshape(groups, 1, filters // groups) if groups > 1 else given.reshape(filters)
         operands.append(given if isinstance(operand, np.ndarray) else operand)
     found, shaped = call.function.reference(by_groups(product, groups), *operands), []
     for (kind, index), values in zip(call.graph.order, found, strict=True):
@@ -373,6 +376,28 @@ def test_machine_code_has_no_spills(target: str, name: str) -> None:
     kernel = tilekit.conv2d_kernel_for(images, filters, epilogue=summed, target=target, **how)
     used = assemble(kernel.assembly, target, kernel_name=kernel.name).resources
     assert (used.stack_bytes, used.spill_store_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "given", [2, np.float16(2), np.array(2, "f4"), np.full((1, 1), 2, "f2"), np.full((1,) * 4, 2, "f4")]
+)
+def test_one_element(given: Any) -> None:
+    """Of any shape that broadcasts, and of images of one filter, too; a whole number is one of Python's."""
+
+    @tilekit.epilogue
+    def scaled(x, by):  # type: ignore[no-untyped-def]
+        return x * by
+
+    for filters in (1, 8):
+        x, w = np.ones((1, 5, 5, 16), np.float16), np.ones((filters, 3, 3, 16), np.float16)
+        assert (tilekit.conv2d(x, w, epilogue=scaled(given)) == 288).all()
+
+    @tilekit.epilogue
+    def seeded(x, seed: int):  # type: ignore[no-untyped-def]
+        return x * seed
+
+    with pytest.raises(TilekitError, match=r"legal: a whole number .*: seed is annotated as int.*TK-EPI-004"):
+        tilekit.conv2d(x, w, epilogue=seeded(np.array([2])))
 
 
 @pytest.mark.parametrize("groups", [1, 2])

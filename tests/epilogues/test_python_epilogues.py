@@ -105,6 +105,21 @@ def test_a_value_for_each_matrix_of_a_batch(target: str, dtype: str) -> None:
     assert (result == call.reference(product(a, b))).all()
 
 
+def test_values_of_one_column_may_lie_apart(target: str) -> None:
+    """A matrix of one column is a part of a wider one, of batches too."""
+    rng = np.random.default_rng(31)
+    for shape in ((), (3,)):
+        a, b = whole(rng, *shape, 40, 64), whole(rng, *shape, 64, 1)
+
+        @tilekit.epilogue
+        def added(x, like):  # type: ignore[no-untyped-def]
+            return x + like
+
+        call = added(whole(rng, *shape, 40, 3)[..., 1:2])
+        result = tilekit.matmul(a, b, epilogue=call, target=target, out_dtype="f32")
+        assert (result == call.reference(product(a, b))).all()
+
+
 CONFIGS = (
     MatmulConfig((128, 128), (1, 1), split_k=3),
     MatmulConfig((128, 64), (2, 1), schedule="pingpong"),

@@ -24,13 +24,15 @@ Extents: TypeAlias = tuple[int, int, int, int]
 def read_operands(call: EpilogueCall, extents: Extents, groups: int) -> dict[int, ArrayView]:
     """A Python epilogue's operands as a product's: like the result, a value a filter, or a value a pixel."""
     views: dict[int, ArrayView] = {}
-    filters = extents[3]
-    for place, (name, given) in enumerate(zip(call.function.operands, call.operands, strict=True)):
+    filters, function = extents[3], call.function
+    for place, (name, kind, given) in enumerate(zip(function.operands, function.kinds, call.operands, strict=True)):
         shape = tuple(given.shape) if is_array(given) and not isinstance(given, np.generic) else ()
-        if prod(shape) == 1:
+        if kind == "s32" or not shape:
             continue
         view = read_pixels(given, name) if len(shape) == 4 else view_of(given, name)
-        if view.shape in (extents, (*extents[:3], 1)):
+        if prod(shape) == 1 and len(shape) <= 4:
+            views[place] = replace(view, shape=(1,), strides=(1,))
+        elif view.shape in (extents, (*extents[:3], 1)):
             views[place] = as_rows(view, name, groups if view.shape == extents else 1)
         elif len(shape) <= 4 and prod(shape) == filters and filters in (view.shape[-1], shape[-1]):
             flat = replace(view, shape=(filters,), strides=(view.strides[view.shape.index(filters)],))
