@@ -25,7 +25,10 @@ def _of(folder: str, *names: str) -> tuple[Path, ...]:
 
 PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: im2col loader, spec, entry": tuple(CONV2D / f"{name}.py" for name in ("im2col", "spec", "family")),
-    "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "axes", "problem", "images")),
+    "conv2d: reading a call": tuple(
+        CONV2D / f"{name}.py" for name in ("arguments", "pixels", "axes", "problem", "images")
+    ),
+    "conv2d: a Python epilogue's operands and results": (CONV2D / "written.py",),
     "conv2d: binding": (CONV2D / "compiled.py",),
     "conv2d: the threads' loaders": tuple(CONV2D / f"{name}.py" for name in ("gather", "lines", "threads")),
     "conv2d: the loader of chips without such an engine": (CONV2D / "copied.py",),

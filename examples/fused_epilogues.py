@@ -1,4 +1,4 @@
-"""Epilogues written in Python: SwiGLU, a gated residual, dropout, and the statistics of an RMS norm.
+"""Epilogues written in Python: SwiGLU, a gated residual, dropout, and the statistics of an RMS norm and a batch norm.
 
 Each is a function of an element of the product and of what lies in its place in the operands; docs/epilogues.md says
 what such a function may do.
@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 import tilekit
-from tilekit.epilogue import row_sum, sigmoid, silu, uniform, where
+from tilekit.epilogue import column_sum, row_sum, sigmoid, silu, uniform, where
 
 
 @tilekit.epilogue
@@ -40,6 +40,13 @@ def rms(x, residual):
     return y, row_sum(y * y)
 
 
+@tilekit.epilogue
+def batch_norm(x, bias):
+    """Beside a convolution's result each filter's sum, and that of squares: columns are filters, and rows pixels."""
+    y = x + bias
+    return y, column_sum(y), column_sum(y * y)
+
+
 def main() -> None:
     """Run them on the emulator, and compare with NumPy."""
     rng = np.random.default_rng(0)
@@ -60,6 +67,17 @@ def main() -> None:
     means = ((result.astype("f4") / np.sqrt(squares[:, None] / width + 1e-6)) ** 2).mean(1)
     print(f"rows after the norm have a mean square of {means.min():.3f} to {means.max():.3f}")
     assert np.allclose(means, 1, atol=0.01)
+
+    images, filters = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((2, 9, 9, 16), (24, 3, 3, 16)))
+    y, sums, squares = tilekit.conv2d(
+        images, filters, padding=1, epilogue=batch_norm(rng.standard_normal(24, np.float32))
+    )
+    count = y.size / 24
+    mean = sums / count
+    normed = (y.astype("f4") - mean) / np.sqrt(squares / count - mean**2 + 1e-6)
+    variances = normed.var((0, 1, 2))
+    print(f"filters after the norm have a variance of {variances.min():.3f} to {variances.max():.3f}")
+    assert np.allclose(variances, 1, atol=0.01)
 
 
 if __name__ == "__main__":

@@ -59,9 +59,10 @@ def conv2d(
     scale: float | torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
     beta: float = 1.0,
+    epilogue: Any = None,
     out_dtype: Any = None,
     accumulation: Accumulation = "fast",
-) -> torch.Tensor:
+) -> Any:
     """Return ``activation(scale * conv(x, w) + bias + beta * residual)``, in the order of `torch.nn.functional.conv2d`.
 
     Parameters
@@ -72,6 +73,9 @@ def conv2d(
         As for `tilekit.conv2d`.
     out : torch.Tensor, optional
         Where to write, (N, K, P, Q) in ``channels_last`` memory.
+    epilogue : optional
+        A Python function that `tilekit.epilogue` marks, called with its operands, in place of bias, activation, scale
+        and residual. Compilers do not look into such a call, and it has no gradients.
 
     Returns
     -------
@@ -84,9 +88,14 @@ def conv2d(
         As `tilekit.conv2d` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for that
         has no formula.
     """
-    require_tensors({"x": x, "w": w}, {"bias": bias, "residual": residual, "out": out}, scale)
+    if epilogue is None:
+        require_tensors({"x": x, "w": w}, {"bias": bias, "residual": residual, "out": out}, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
+    if epilogue is not None:
+        how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "bias": bias}
+        how |= {"activation": activation, "scale": scale, "residual": residual, "accumulation": accumulation}
+        return _with_epilogue(x, w, out=out, epilogue=epilogue, out_dtype=out_dtype, **how)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
     ways_given = {"stride": stride, "padding": padding, "dilation": dilation}
@@ -101,6 +110,12 @@ def conv2d(
         return result
     getattr(_ops.conv2d_out, overload)(x, w, *more, out=out)
     return out
+
+
+@_compiler.disable  # type: ignore[untyped-decorator]
+def _with_epilogue(x: torch.Tensor, w: torch.Tensor, **keywords: Any) -> Any:
+    """A convolution with a Python epilogue, which is no operator of torch's."""
+    return tilekit.conv2d(x, w, **keywords)
 
 
 def _compute(x: torch.Tensor, w: torch.Tensor, *given: Any, **more: Any) -> torch.Tensor:

@@ -30,11 +30,12 @@ from tilekit.targets import SM_90A, SM_100A, Target
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
     "conv2d: reading a call": 488,
+    "conv2d: a Python epilogue's operands and results": 80,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: the loader of chips without such an engine": 108,
     "conv2d: its spec, reading a call, chips": 150,
-    "conv2d: gradients": 257,
+    "conv2d: gradients": 258,
     "conv2d: gradients without copies": 430,
     "conv2d: images' gradients with a stride": 256,
     "blockwise: payload and factors, spec, entry": 200,

@@ -285,9 +285,10 @@ def test_a_reference_s_operands_are_checked() -> None:
 
 
 def test_shapes_that_a_convolution_does_not_take() -> None:
-    """A value a filter or arrays like the result: what else broadcasts in NumPy is refused for what it is."""
+    """Values of filters or pixels, arrays like the result: what else broadcasts in NumPy is refused for what it is."""
     x, w = np.ones((2, 8, 8, 16), np.float16), np.ones((24, 3, 3, 16), np.float16)
-    for shape in ((2, 1, 1, 24), (2, 6, 6, 1), (6, 24), (2, 1, 1, 1)):
-        with pytest.raises(TilekitError, match=r"with conv2d legal are .* \(24,\) or \(1, 1, 1, 24\)") as caught:
+    legal = r"with conv2d legal are .* \(24,\) or \(1, 1, 1, 24\), one a pixel, \(2, 6, 6, 1\)"
+    for shape in ((2, 1, 1, 24), (1, 6, 6, 1), (2, 6, 6), (6, 24), (2, 1, 1, 1), (1, 24, 1, 1)):
+        with pytest.raises(TilekitError, match=legal) as caught:
             tilekit.conv2d(x, w, epilogue=gated(np.ones(shape, np.float16)))
         assert caught.value.code == "TK-EPI-004"

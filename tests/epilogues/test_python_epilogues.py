@@ -105,6 +105,21 @@ def test_a_value_for_each_matrix_of_a_batch(target: str, dtype: str) -> None:
     assert (result == call.reference(product(a, b))).all()
 
 
+def test_values_of_one_column_may_lie_apart(target: str) -> None:
+    """A matrix of one column is a part of a wider one, of batches too."""
+    rng = np.random.default_rng(31)
+    for shape in ((), (3,)):
+        a, b = whole(rng, *shape, 40, 64), whole(rng, *shape, 64, 1)
+
+        @tilekit.epilogue
+        def added(x, like):  # type: ignore[no-untyped-def]
+            return x + like
+
+        call = added(whole(rng, *shape, 40, 3)[..., 1:2])
+        result = tilekit.matmul(a, b, epilogue=call, target=target, out_dtype="f32")
+        assert (result == call.reference(product(a, b))).all()
+
+
 CONFIGS = (
     MatmulConfig((128, 128), (1, 1), split_k=3),
     MatmulConfig((128, 64), (2, 1), schedule="pingpong"),
@@ -193,28 +208,6 @@ def test_groups_of_rows(target: str) -> None:
         rows = slice(first, end)
         expected = scaled.reference(product(a[rows], b[group]), like[rows], column[group], 2.0)
         assert (result[rows].astype("f8") == expected.astype(BF16).astype("f8")).all()
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_convolutions(target: str, groups: int) -> None:
-    """A convolution's has a matrix like the result, and a value a filter."""
-    if target in ("gfx942", "gfx950", "sm_80"):
-        pytest.skip("a family that these chips do not have")
-    rng = np.random.default_rng(13)
-    x, w, like, column = whole(rng, 2, 9, 10, 16), whole(rng, 32, 3, 3, 16 // groups), whole(rng, 2, 9, 10, 32), None
-    column = whole(rng, 32, dtype="f4")
-
-    @tilekit.epilogue
-    def scaled(x, like, column, number):  # type: ignore[no-untyped-def]
-        return (x + like * number) * column
-
-    plain = tilekit.conv2d(x, w, padding=1, groups=groups, target=target, out_dtype="f32")
-    call = scaled(like, column, 2.0)
-    result = tilekit.conv2d(x, w, padding=1, groups=groups, epilogue=call, target=target)
-    expected = (plain + like.astype("f4") * 2) * column
-    assert (result.astype("f4") == expected.astype(BF16).astype("f4")).all()
-    again = scaled(like, column.reshape(1, 1, 1, 32), 2.0)
-    assert (tilekit.conv2d(x, w, padding=1, groups=groups, epilogue=again, target=target) == result).all()
 
 
 def test_dropout_is_the_same_in_every_config(target: str) -> None:

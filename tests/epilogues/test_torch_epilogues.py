@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import tilekit  # noqa: E402
 import tilekit.torch  # noqa: E402
-from tilekit.epilogue import row_max, silu  # noqa: E402
+from tilekit.epilogue import column_sum, row_max, silu  # noqa: E402
 
 
 @tilekit.epilogue
@@ -28,6 +28,11 @@ def test_torch_tensors(device: str) -> None:
         expected = torch.nn.functional.silu(a.float() @ b.float()) * gate.float()
         torch.testing.assert_close(result.float(), expected, rtol=2e-2, atol=2e-2)
         torch.testing.assert_close(most, expected.max(1).values, rtol=1e-3, atol=1e-3)
+    alone = torch.empty_like(result)
+    for _ in range(2):
+        first, most = tilekit.matmul(a, b, out=alone, epilogue=swiglu(gate))  # another `most` each time
+        assert first is alone
+        torch.testing.assert_close(most, expected.max(1).values, rtol=1e-3, atol=1e-3)
     outs = torch.empty_like(result), torch.empty_like(most)
     for _ in range(2):
         assert tilekit.matmul(a, b, out=outs, epilogue=swiglu(gate)) is not None
@@ -35,3 +40,41 @@ def test_torch_tensors(device: str) -> None:
     with pytest.raises(tilekit.TilekitError) as caught:
         tilekit.torch.matmul(a, b.requires_grad_(), epilogue=swiglu(gate))
     assert caught.value.code == "TK-ARRAY-002"
+
+
+@tilekit.epilogue
+def normed(x, bias, seen):  # type: ignore[no-untyped-def]
+    """What a batch norm asks of a convolution, in another type, too, of pixels that count."""
+    y = (x + bias) * seen
+    return y, y.astype("f32"), column_sum(y), row_max(y)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_convolutions_of_tensors(device: str, groups: int) -> None:
+    """Channels are second, and their memory is last; operands are laid out as torch's; a call is found again."""
+    torch.manual_seed(1)
+    last = torch.channels_last
+    x, w = (torch.randint(-2, 3, shape).half() for shape in ((2, 16, 7, 6), (24, 16 // groups, 3, 3)))
+    x, w = (one.to(device).contiguous(memory_format=last) for one in (x, w))
+    bias, seen = torch.randint(-2, 3, (1, 24, 1, 1)).float().to(device), torch.randint(0, 2, (2, 1, 7, 6)).to(device)
+    how = {"padding": 1, "groups": groups}
+    y = (torch.nn.functional.conv2d(x.double(), w.double(), **how) + bias) * seen
+    most = y.max(1).values if groups == 1 else y.reshape(2, groups, -1, 7, 6).amax(2).transpose(0, 1)
+    expected = y, y, y.sum((0, 2, 3)), most
+    for given in (bias, bias.reshape(-1)):
+        call = normed(given, seen.half())
+        results = tilekit.torch.conv2d(x, w, epilogue=call, **how)
+        nan = [torch.full_like(one, torch.nan) for one in results]
+        assert all(one.is_contiguous(memory_format=last) for one in nan[:2])
+        for out in (None, tuple(nan), nan[0], tuple(nan)):
+            found = tilekit.torch.conv2d(x, w, epilogue=call, out=out, **how)
+            for one, wanted in zip(found, expected, strict=True):
+                torch.testing.assert_close(one.double(), wanted, rtol=0, atol=0)
+    stream = None if device == "cpu" else torch.cuda.current_stream()
+    assert tilekit.conv2d(x, w, epilogue=call, out=tuple(nan), stream=stream, **how)[1] is nan[1]
+    with pytest.raises(tilekit.TilekitError) as caught:
+        tilekit.torch.conv2d(x, w.requires_grad_(), epilogue=call, **how)
+    assert caught.value.code == "TK-ARRAY-002"
+    with pytest.raises(tilekit.TilekitError, match="bias beside epilogue"):
+        tilekit.torch.conv2d(x, w.detach(), bias.reshape(-1), epilogue=call, **how)

@@ -50,7 +50,9 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
     residual, beta
         An array like the result, and its factor. It may be `out` itself.
     epilogue
-        As for `matmul`, of one result: its operands are numbers, K values, and arrays like the result.
+        As for `matmul`. Its operands are numbers, arrays like the result, a value a filter, (K,) or (1, 1, 1, K), and
+        a value a pixel, (N, P, Q, 1). Further outputs are like the result; totals of columns are (K,), one a filter,
+        and of rows (N, P, Q), one a pixel: of several groups (groups, N, P, Q), since each group's filters are a row.
 
     Raises
     ------

@@ -19,11 +19,12 @@ from tilekit.calls.conv2d_products import images_product, is_product, launch, we
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type
-from tilekit.kernels.conv2d.arguments import read_groups, read_pixels, require_divided, require_extents
+from tilekit.kernels.conv2d.arguments import read_groups, require_divided, require_extents
 from tilekit.kernels.conv2d.axes import read_axes, read_extents
 from tilekit.kernels.conv2d.filter_gradient import goes_over_pixels
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.phased import PhasedArguments
+from tilekit.kernels.conv2d.pixels import read_pixels
 from tilekit.kernels.conv2d.turned import ImageGradientArguments, turns_filters
 from tilekit.kernels.matmul.legal import check_floats, check_types
 from tilekit.kernels.rearrange import Dimension, rearrange

@@ -96,4 +96,6 @@ def first_call(
     if new is None or arguments.out.library == arguments.a.library:
         return plan.out
     with new.in_stream(stream or 0):  # where the exchange makes the other library wait
+        if isinstance(plan.out, tuple):
+            return tuple(hand_over(one, arguments.a) for one in plan.out)
         return hand_over(plan.out, arguments.a)

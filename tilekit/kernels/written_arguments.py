@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tilekit.annotations import number
-from tilekit.arrays import ArrayView, host_array, is_array, require_output, view_of
+from tilekit.arrays import ArrayView, c_strides, host_array, is_array, require_output, view_of
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.dtypes import BF16, F16, F32, DType
+from tilekit.epilogue.graph import Graph
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.whole_operands import whole_operand
 from tilekit.epilogue.written_spec import Place, WrittenSpec
@@ -131,11 +132,7 @@ class WrittenArguments:
         ArgumentError
             ``TK-EPI-004`` for operands that do not fit the output, and for what is no epilogue.
         """
-        if isinstance(call, EpilogueFunction) and not call.operands:
-            call = call()
-        if not isinstance(call, EpilogueCall):
-            legal = "a function that @tilekit.epilogue marks, called with its operands: epilogue=gated(gate, scale)"
-            raise ArgumentError.of("epilogue", call, legal=legal, code="TK-EPI-004")
+        call = as_call(call)
         results, before = context.results, context.before
         reader = _Reader(out, context.groups, sources)
         graph = call.graph
@@ -159,12 +156,8 @@ class WrittenArguments:
             else:
                 extent = shape[:-1] if graph.totals[index].along == "row" else (*shape[:-2], shape[-1])
                 extras.append(Extra(f"total{index}", F32, extent))
-        if results is not None and len(results) != len(extras):
-            raise ArgumentError(
-                f"out is a tuple of {len(results) + before}, and {graph.name} stores {len(extras) + before}; nearest: "
-                f"a tuple of {len(extras) + before}",
-                code="TK-EPI-004",
-            )
+        if results is not None:
+            require_as_many(graph, results, before)
         if extras and 0 in out.shape:
             raise ArgumentError(
                 f"{graph.name} stores more than the result, which has no elements, shape {out.shape}; nearest: a "
@@ -185,14 +178,15 @@ class WrittenArguments:
             require_output(view, extra.shape, extra.dtype, (), name)
             if extra.name.startswith("output"):
                 matrices[extra.name] = output_matrix(view, name)
-            elif (view.strides[-1] != 1 and view.shape[-1] > 1) or not _behind(view):
-                raise ArgumentError(
-                    f"{name} has strides {view.strides} (elements): its values must lie behind each other; nearest: "
-                    "an array in C order",
-                    code="TK-EPI-004",
-                )
+            else:
+                require_behind(view, name)
             extras.append(replace(extra, array=array, view=view))
         return replace(self, extras=tuple(extras), matrices=matrices)
+
+    def returning(self, arrays: Sequence[Any]) -> WrittenArguments:
+        """The same where what is stored are views, of these arrays."""
+        extras = zip(self.extras, arrays, strict=True)
+        return replace(self, extras=tuple(replace(extra, array=array) for extra, array in extras))
 
     @property
     def complete(self) -> bool:
@@ -205,9 +199,44 @@ class WrittenArguments:
         return {**self.operands, **{extra.name: extra.view for extra in self.extras if extra.view is not None}}
 
 
-def _behind(view: ArrayView) -> bool:
-    """Whether the vectors of a batch lie behind each other."""
-    return len(view.shape) < 2 or view.shape[0] <= 1 or view.strides[0] == view.shape[-1]
+def as_call(epilogue: object) -> EpilogueCall:
+    """What `epilogue=` is given, as a function with its operands.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-EPI-004`` for what is no epilogue.
+    """
+    if isinstance(epilogue, EpilogueFunction) and not epilogue.operands:
+        epilogue = epilogue()
+    if not isinstance(epilogue, EpilogueCall):
+        legal = "a function that @tilekit.epilogue marks, called with its operands: epilogue=gated(gate, scale)"
+        raise ArgumentError.of("epilogue", epilogue, legal=legal, code="TK-EPI-004")
+    return epilogue
+
+
+def require_as_many(graph: Graph, results: Sequence[Any], before: int = 1) -> None:
+    """Raise `ArgumentError` (``TK-EPI-004``) for too few or too many arrays for what is stored beside the result.
+
+    That has `before` arrays itself.
+    """
+    stored, given = len(graph.order) - 1 + before, len(results) + before
+    if given != stored:
+        raise ArgumentError(
+            f"out is a tuple of {given}, and {graph.name} stores {stored}; nearest: a tuple of {stored}",
+            code="TK-EPI-004",
+        )
+
+
+def require_behind(view: ArrayView, name: str) -> None:
+    """Raise `ArgumentError` (``TK-EPI-004``) for totals whose values do not lie behind each other."""
+    lines = zip(view.shape, view.strides, c_strides(view.shape), strict=True)
+    if any(stride != packed for extent, stride, packed in lines if extent > 1):
+        raise ArgumentError(
+            f"{name} has strides {view.strides} (elements): its values must lie behind each other; nearest: an array "
+            "in C order",
+            code="TK-EPI-004",
+        )
 
 
 class _Reader:
@@ -278,8 +307,9 @@ class _Reader:
             self.operands[key] = view
             self.numbers[f"{key}_batch_pitch"] = strides[0]
             return
-        if shape[1] == 1 or shape[2] == 1:
-            along = 2 if shape[1] == 1 else 1
+        along = 2 if shape[1] == 1 else 1
+        whole = shape[1:] == (m, n)  # of a result of one column a value a row may be a matrix, and lie apart
+        if 1 in shape[1:] and (strides[along] == 1 or not whole):
             if strides[along] != 1:
                 raise self._apart(name, view)
             self.places.append(Place("column" if along == 2 else "row", view.dtype, batched=own))
@@ -339,4 +369,13 @@ def split_results(out: Any, epilogue: Any) -> tuple[Any, tuple[Any, ...] | None]
     return out[0], tuple(out[1:])
 
 
-__all__ = ["Extra", "WrittenArguments", "epilogue_key", "split_results", "view_of"]
+__all__ = [
+    "Extra",
+    "WrittenArguments",
+    "as_call",
+    "epilogue_key",
+    "require_as_many",
+    "require_behind",
+    "split_results",
+    "view_of",
+]

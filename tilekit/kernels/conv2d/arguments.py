@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import gcd
 from typing import Any, Self, Unpack
 
-import numpy as np
-
 from tilekit.annotations import checked_values
-from tilekit.arrays import (
-    ArrayView,
-    NewArrays,
-    c_strides,
-    is_array,
-    new_arrays,
-    require_output,
-    require_result,
-    view_of,
-)
-from tilekit.epilogue.python import EpilogueCall
+from tilekit.arrays import ArrayView, NewArrays, new_arrays, require_output, require_result, view_of
+from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import in_c_order, result_type, settings
 from tilekit.kernels.conv2d.axes import read_axes
 from tilekit.kernels.conv2d.copied_problem import by_threads, read_on
 from tilekit.kernels.conv2d.images import Axis
-from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch
+from tilekit.kernels.conv2d.pixels import as_rows, of_filters, read_pixels
+from tilekit.kernels.conv2d.problem import ConvProblem
 from tilekit.kernels.conv2d.spec import ConvSpec
+from tilekit.kernels.conv2d.written import read_operands, read_stored, stored_beside
 from tilekit.kernels.epilogue_arguments import SharedEpilogueKeywords
 from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
 from tilekit.kernels.matmul.legal import check_floats, check_types
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
-from tilekit.kernels.written_arguments import WrittenContext
+from tilekit.kernels.written_arguments import WrittenArguments, WrittenContext, as_call, split_results
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
 
@@ -84,39 +75,65 @@ class ConvArguments(MatmulArguments):
         images, filters = read_pixels(x, "x"), read_pixels(w, "w")
         groups, (y, along) = read_groups(images, filters, given.get("groups", 1)), read_axes(images, filters, given)
         shape = images.shape[0], y.out, along.out, filters.shape[0]
-        out = None if given.get("out") is None else read_pixels(given["out"], "out")
+        result, results = split_results(given.get("out"), given.get("epilogue"))
+        name = "out" if results is None else "out[0]"
+        out = None if result is None else read_pixels(result, name)
         dtype = result_type(images, out, given.get("out_dtype"))
         if out is not None:
-            require_output(out, shape, dtype, ())
+            require_output(out, shape, dtype, (), name)
         epilogue: Any = {name: given[name] for name in ("scale", "beta") if name in given}
         if given.get("bias") is not None:
-            epilogue["bias"] = _bias(view_of(given["bias"], "bias"), "bias", filters.shape[0], groups)
+            epilogue["bias"] = of_filters(view_of(given["bias"], "bias"), "bias", filters.shape[0], groups)
         if given.get("residual") is not None:
             residual = read_pixels(given["residual"], "residual")
             require_result(residual, shape, dtype, "residual")
-            epilogue["residual"] = _rows(residual, "residual", groups)
-        views = {}
+            epilogue["residual"] = as_rows(residual, "residual", groups)
+        views, stored = {}, None
         if given.get("epilogue") is not None:
-            epilogue["epilogue"] = given["epilogue"]
-            views = _operands(given["epilogue"], shape, groups)
+            epilogue["epilogue"] = call = as_call(given["epilogue"])
+            views = read_operands(call, shape, groups)
+            stored = None if results is None else read_stored(call.graph, results, shape, dtype, groups)
         target, device = resolve_target(images, given.get("target"), memory=memory)
         check_floats(target, images.dtype, filters.dtype, ("x", "w"))
         more: dict[str, Any] = {"memory": memory, "target": target, "device": device, "extents": shape}
-        more |= {"axes": (y, along), **settings(given)}
-        rows = _rows(in_c_order(images, shape, dtype) if out is None else out, "out", groups)
+        more |= {"axes": (y, along), "out_name": name, **settings(given), "result": result}
+        rows = as_rows(in_c_order(images, shape, dtype) if out is None else out, name, groups)
         problem = read_on(target, images, filters, y, along, groups)
-        return cls.of(problem, images, filters, rows, dtype, epilogue, written=WrittenContext(views=views), **more)
+        written = WrittenContext(results=stored, views=views)
+        found = cls.of(problem, images, filters, rows, dtype, epilogue, written=written, **more)
+        if results is None:
+            return found
+        assert found.epilogue.written is not None, "results are an epilogue's"
+        return found._with(found.epilogue.written.returning(results))
 
     def new_output(self) -> NewArrays:
         """How an output of this layout is made: of torch's, with its channels behind its images."""
-        made = new_arrays(self.a, self.extents, self.out.dtype)
+        return self._new_pixels(self.out.dtype)
+
+    def _new_pixels(self, dtype: DType) -> NewArrays:
+        made = new_arrays(self.a, self.extents, dtype)
         if self.a.library != "torch":
             return made
         return replace(made, make=lambda: made.make().permute(0, 3, 1, 2))
 
     def into(self, result: Any) -> Self:
         """The same call with a new output."""
-        return replace(self, out=_rows(read_pixels(result, "out"), "out", self.problem.batches), result=result)
+        return replace(self, out=as_rows(read_pixels(result, "out"), "out", self.problem.batches), result=result)
+
+    def completed(self, stream: int | None = None) -> Self:
+        """The same call with new arrays for what its epilogue stores beside the result, where it has none."""
+        written, lies = self.epilogue.written, (self.extents, self.out.dtype, self.problem.batches)
+        if written is None or written.complete:
+            return self
+        graph = written.spec.graph
+        made = [
+            (self._new_pixels(one.dtype) if one.pixels else new_arrays(self.a, one.shape, one.dtype))(stream)
+            for one in stored_beside(graph, *lies)
+        ]
+        return self._with(written.storing(read_stored(graph, made, *lies)).returning(made))
+
+    def _with(self, written: WrittenArguments) -> Self:
+        return replace(self, epilogue=replace(self.epilogue, written=written))
 
     def spec_storing(self, store: str) -> MatmulSpec:
         """The convolution that stores in the way `store`; a matmul where each output pixel is made of one pixel."""
@@ -127,33 +144,6 @@ class ConvArguments(MatmulArguments):
             return loaded
         block = SWIZZLE_BYTES if plain.promoted else problem.block_bytes  # 128 products are added at once
         return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b, block_bytes=block)
-
-
-def read_pixels(array: Any, name: str) -> ArrayView:
-    """View images or filters with their channels last: torch's have them second."""
-    view = view_of(array, name)
-    if len(view.shape) != 4:
-        layout = {"w": "(K, R, S, C)"}.get(name, "(N, H, W, C)")
-        raise ArgumentError(
-            f"{name} has shape {view.shape}: conv2d takes {layout}, of torch with channels second; nearest: "
-            "reshape it to four dimensions",
-            code="TK-CONV-001",
-        )
-    if view.library == "torch":
-        shape, strides = (tuple(numbers[axis] for axis in (0, 2, 3, 1)) for numbers in (view.shape, view.strides))
-        view = replace(view, shape=shape, strides=strides)
-    if 0 in view.shape:
-        return replace(view, strides=c_strides(view.shape))
-    if (view.shape[3] > 1 and view.strides[3] != 1) or min(view.strides) < 0:
-        way = f"{'cupy' if view.library == 'cupy' else 'numpy'}.ascontiguousarray({name})"
-        if view.library == "torch":
-            way = f"{name}.contiguous(memory_format=torch.channels_last)"
-        raise ArgumentError(
-            f"{name} has strides {view.strides} (elements; channels last): its channels must lie behind each other, "
-            f"and nothing run backwards. It would have to be copied; pass {way}",
-            code="TK-CONV-005",
-        )
-    return view
 
 
 def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
@@ -209,62 +199,3 @@ def require_divided(groups: int, counts: dict[str, int]) -> None:
         f"{'both' if len(counts) > 1 else 'them'}; nearest: {nearest}",
         code="TK-CONV-002",
     )
-
-
-def _bias(view: ArrayView, name: str, count: int, groups: int) -> ArrayView:
-    """A value a filter; of groups, a row of values each."""
-    if view.shape != (count,) or (count > 1 and view.strides != (1,)):
-        raise ArgumentError(
-            f"{name} has shape {view.shape} and strides {view.strides}: one contiguous value for each of the {count} "
-            f"filters is needed, shape ({count},)",
-            code="TK-MM-017",
-        )
-    each = count // groups
-    return view if groups == 1 else replace(view, shape=(groups, each), strides=(each, 1))
-
-
-def _operands(call: Any, shape: tuple[int, int, int, int], groups: int) -> dict[int, ArrayView]:
-    """A Python epilogue's operands as a product's: of the result's shape, or a value a filter."""
-    views: dict[int, ArrayView] = {}
-    if not isinstance(call, EpilogueCall):
-        return views
-    if len(call.graph.order) > 1:
-        raise ArgumentError(
-            f"epilogue {call.graph.name} stores {len(call.graph.order)} arrays; legal with conv2d: the result alone",
-            code="TK-EPI-004",
-        )
-    for place, (name, given) in enumerate(zip(call.function.operands, call.operands, strict=True)):
-        extents = tuple(given.shape) if is_array(given) and not isinstance(given, np.generic) else ()
-        if prod(extents) == 1:
-            continue
-        if len(extents) <= 4 and extents[-1] == prod(extents) == shape[3]:
-            flat = view_of(given, name)
-            flat = replace(flat, shape=flat.shape[-1:], strides=flat.strides[-1:])
-            vector, each = _bias(flat, name, shape[3], groups), shape[3] // groups
-            views[place] = replace(vector, shape=(groups, 1, each), strides=(each, 0, 1)) if groups > 1 else vector
-            continue
-        view = read_pixels(given, name) if len(extents) == 4 else None
-        if view is None or view.shape != shape:
-            raise ArgumentError(
-                f"{name} has shape {extents}: with conv2d legal are the result's, {shape} (N, P, Q, K), one value a "
-                f"filter, {shape[3:]} or {(1, 1, 1, shape[3])}, and one element",
-                code="TK-EPI-004",
-            )
-        views[place] = _rows(view, name, groups)
-    return views
-
-
-def _rows(view: ArrayView, name: str, groups: int) -> ArrayView:
-    """Pixels as rows of a matrix, or of one a group."""
-    *extents, channels = view.shape
-    found = one_pitch(view)
-    if found is None:
-        raise ArgumentError(
-            f"{name} has strides {view.strides} (elements; channels last): its pixels must lie equally far apart; pass "
-            f"a whole array, and copy the part that is needed",
-            code="TK-CONV-005",
-        )
-    if groups == 1:
-        return replace(view, shape=(prod(extents), channels), strides=(found, 1))
-    each = channels // groups
-    return replace(view, shape=(groups, prod(extents), each), strides=(max(1, each), found, 1))
