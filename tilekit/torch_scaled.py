@@ -49,8 +49,9 @@ def scaled_matmul(
     scale: float | torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
     beta: float = 1.0,
+    epilogue: Any = None,
     out_dtype: Any = None,
-) -> torch.Tensor:
+) -> Any:
     """Return ``activation(scale * (a' @ b') + bias + beta * residual)`` of operands whose parts have scales.
 
     Parameters
@@ -59,6 +60,9 @@ def scaled_matmul(
         As for `tilekit.scaled_matmul`.
     out : torch.Tensor, optional
         Where to write.
+    epilogue : optional
+        A Python function that `tilekit.epilogue` marks, called with its operands, in place of bias, activation, scale
+        and residual. Compilers do not look into such a call, and it has no gradients.
 
     Returns
     -------
@@ -72,9 +76,13 @@ def scaled_matmul(
         for.
     """
     needed = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}
-    require_tensors(needed, {"bias": bias, "residual": residual, "out": out}, scale)
+    if epilogue is None:
+        require_tensors(needed, {"bias": bias, "residual": residual, "out": out}, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
+    if epilogue is not None:
+        how = {"bias": bias, "activation": activation, "scale": scale, "residual": residual}
+        return _with_epilogue(*needed.values(), out=out, epilogue=epilogue, out_dtype=out_dtype, **how)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
     given = read_values(ScaledKeywords, activation=activation, beta=beta)
@@ -85,6 +93,12 @@ def scaled_matmul(
         return result
     getattr(_ops.scaled_matmul_out, overload)(a, b, scale_a, scale_b, *more, out=out)
     return out
+
+
+@_compiler.disable  # type: ignore[untyped-decorator]
+def _with_epilogue(*operands: torch.Tensor, **keywords: Any) -> Any:
+    """A product with a Python epilogue, which is no operator of torch's."""
+    return tilekit.scaled_matmul(*operands, **keywords)
 
 
 def scaled_matmul_quantised(

@@ -143,7 +143,7 @@ def kernel(
     stages: int = STAGES,
     in_flight: int = 0,
     copies: Copies | None = None,
-    promotes: bool = False,
+    asks_ahead: bool = False,
 ) -> Writer:
     """Each block of words goes through a stage; every reading warp adds it up, each word by another lane's."""
     chip = CHIPS[target]
@@ -172,7 +172,7 @@ def kernel(
         producer.flush()
         producer.finish()
     with w.role(READ, warp):
-        consumer = ring.consumer(w, Reads(), in_flight=in_flight, promotes=promotes)
+        consumer = ring.consumer(w, Reads(), in_flight=in_flight, asks_ahead=asks_ahead)
         total = w.variable(F32, 0.0, "total")
         for _ in w.range(blocks, name="block"):
             with consumer.acquire() as stage:
@@ -223,11 +223,12 @@ def test_one_kernel_over_every_strategy(make: Make, target: str, in_flight: int)
         assert launch(w, seed, blocks=seed % (3 * STAGES)).clean
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
+@pytest.mark.parametrize("in_flight", [0, 1])
 @pytest.mark.parametrize(("make", "target"), CASES)
-def test_the_next_stage_is_asked_for_early(make: Make, target: str) -> None:
-    """Where a strategy can tell without waiting, it is asked when a stage is given back; the others are waited for."""
-    w = kernel(make, target, promotes=True)
+def test_the_next_stage_is_asked_for_early(make: Make, target: str, in_flight: int) -> None:
+    """Where a strategy can tell without waiting, it is asked before a stage is needed; the others are waited for."""
+    w = kernel(make, target, in_flight=in_flight, asks_ahead=True)
     assert ("next_is_there" in w.text() or "test_wait" in w.text()) == (make is mbarriers)
     for seed in range(10):
         assert launch(w, seed, blocks=seed % (3 * STAGES)).clean

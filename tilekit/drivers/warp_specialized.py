@@ -269,8 +269,9 @@ class WarpSpecialized:
         accumulators = handed(self.accumulators, "producer", self.accumulators.producer(w, role), AccumulatorProducer)
         with working_threads(w, warp, role, self.cluster):
             op = handed(self.op, "bind", self.op.bind(w, self.inputs.tiles, group), BoundOp)
-            promotes = accumulators.promote is not None
-            consumer = self.inputs.consumer(w, op, in_flight=self.in_flight, promotes=promotes)
+            lone = group is not None and not isinstance(group.index, Value)
+            ahead = lone or accumulators.promote is not None
+            consumer = self.inputs.consumer(w, op, in_flight=self.in_flight, asks_ahead=ahead)
             store = self._storing(w, group) if group is not None else None
             complete = self.accumulators.consumer(w, group) if group is not None else None
             clock = self._clock(w, "mma", group)

@@ -73,10 +73,12 @@ class TilePipeline:
         return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
     @checked
-    def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int, promotes: bool = False) -> Consumer:
+    def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int, asks_ahead: bool = False) -> Consumer:
         """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running.
 
-        One that `promotes` asks for the next stage when it gives one back: what it does then hides the answer's way.
+        One that `asks_ahead` asks for the next stage as soon as it has issued the reads of one: what it does then hides
+        the answer's way. It pays where no other warps do: 64x80 by one warpgroup takes 1 to 6 % less time (H200), tiles
+        of two warpgroups up to 3 % more.
 
         Raises
         ------
@@ -93,7 +95,8 @@ class TilePipeline:
                 f"one more than {type(self.sync).__name__} gives; legal: 0 to {most}; nearest: {nearest}",
                 code="TK-TRACE-019",
             )
-        return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader, promotes=promotes)
+        kind = HoldingConsumer if in_flight else Consumer
+        return kind(w, self, reader, asks_ahead=asks_ahead)
 
     def reader(self, w: Writer) -> StageReader:
         """Handle for a role whose threads read what stages hold beside the operands, which others multiply."""
@@ -179,7 +182,7 @@ class CopyingProducer(Producer):
 class Consumer(RingPosition):
     """What an mma role may do with a ring: read the next stage. It is given back when its reads are done."""
 
-    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader, *, promotes: bool = False) -> None:
+    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader, *, asks_ahead: bool = False) -> None:
         super().__init__(w, ring.stages)
         self._reader = reader
         self._sync = handed(ring.sync, "consumer", ring.sync.consumer(w), ConsumerSync)
@@ -194,7 +197,7 @@ class Consumer(RingPosition):
                 code="TK-TRACE-013",
             )
         self._sync_name = type(ring.sync).__name__
-        self._ready = w.variable(PRED, False, "ready") if promotes else None
+        self._ready = w.variable(PRED, False, "ready") if asks_ahead else None
 
     @contextmanager
     def acquire(self, promote: Promote | None = None) -> Iterator[Stage]:
@@ -202,10 +205,8 @@ class Consumer(RingPosition):
 
         Between the two `promote`, which may read what else the stage holds, and give it back earlier.
         """
-        w, sync = self._w, self._sync
-        with nullcontext() if self._ready is None else w.when(~self._ready):
-            full = sync.consumer_wait(w, self.stage, self.phase)
-        yield Stage(self.stage, full, self._sync_name)
+        w = self._w
+        yield self._awaited()
         self._reader.commit(w)
         self._reader.wait(w, 0)
         held = HeldStage(self.stage, self._give_back)
@@ -213,12 +214,23 @@ class Consumer(RingPosition):
             promote(w, held)
         held.release()
 
+    def _awaited(self) -> Stage:
+        """The next stage, which is full."""
+        w, sync = self._w, self._sync
+        with nullcontext() if self._ready is None else w.when(~self._ready):
+            full = sync.consumer_wait(w, self.stage, self.phase)
+        return Stage(self.stage, full, self._sync_name)
+
     def _give_back(self) -> None:
         w, sync = self._w, self._sync
         sync.consumer_release(w, sync.ticket(self.stage))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on to the next stage, and ask whether it is full."""
         self.advance()
         if self._ready is not None:
-            ready = sync.consumer_ready(w, self.stage, self.phase)
+            ready = self._sync.consumer_ready(self._w, self.stage, self.phase)
             self._ready.assign(False if ready is None else ready)
 
     def skip(self, count: Value) -> None:
@@ -258,8 +270,8 @@ class HoldingConsumer(Consumer):
     always has a group queued; the last stage of a tile is released by `finish`.
     """
 
-    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
-        super().__init__(w, ring, reader)
+    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader, *, asks_ahead: bool = False) -> None:
+        super().__init__(w, ring, reader, asks_ahead=asks_ahead)
         self._held = w.variable(self._sync.ticket(self.stage).type, 0, "held")
         self._owing = w.new(PRED, "owing", uniform=self._sync.active is None)
         self._owing.assign(False)
@@ -280,15 +292,14 @@ class HoldingConsumer(Consumer):
                 code="TK-TRACE-010",
             )
         w, sync = self._w, self._sync
-        full = sync.consumer_wait(w, self.stage, self.phase)
-        yield Stage(self.stage, full, self._sync_name)
+        yield self._awaited()
         self._reader.commit(w)
-        self._reader.wait(w, 1)
         ticket = sync.ticket(self.stage)
+        self._go_on()
+        self._reader.wait(w, 1)
         sync.consumer_release(w, self._held, self._owing)
         self._held.assign(ticket)
         self._owing.assign(True if sync.active is None else sync.active)
-        self.advance()
 
     def finish(self) -> None:
         """Wait for all reads and release the stage still held, if any: the accumulators are then complete."""
