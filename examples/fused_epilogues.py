@@ -1,4 +1,4 @@
-"""Epilogues written in Python: SwiGLU, a gated residual, dropout, and the statistics of an RMS norm and a batch norm.
+"""Epilogues written in Python: SwiGLU, a gated residual, dropout, statistics of norms, and experts' weights.
 
 Each is a function of an element of the product and of what lies in its place in the operands; docs/epilogues.md says
 what such a function may do.
@@ -41,6 +41,12 @@ def rms(x, residual):
 
 
 @tilekit.epilogue
+def weighted(x, weight):
+    """An expert's result, by the weight that a router gave each token."""
+    return x * weight
+
+
+@tilekit.epilogue
 def batch_norm(x, bias):
     """Beside a convolution's result each filter's sum, and that of squares: columns are filters, and rows pixels."""
     y = x + bias
@@ -67,6 +73,16 @@ def main() -> None:
     means = ((result.astype("f4") / np.sqrt(squares[:, None] / width + 1e-6)) ** 2).mean(1)
     print(f"rows after the norm have a mean square of {means.min():.3f} to {means.max():.3f}")
     assert np.allclose(means, 1, atol=0.01)
+
+    experts = rng.standard_normal((3, hidden, width)).astype(ml_dtypes.bfloat16)
+    ends, weights = np.array([40, 40, tokens], np.int32), rng.random((tokens, 1), np.float32)
+    mixed = tilekit.grouped_matmul(x, experts, ends, epilogue=weighted(weights))
+    expected = np.concatenate(
+        [x[:40].astype("f8") @ experts[0].astype("f8"), x[40:].astype("f8") @ experts[2].astype("f8")]
+    )
+    error = np.abs(mixed.astype("f8") - expected * weights).max()
+    print(f"tokens of three experts, weighted: at most {error:.3f} from NumPy")
+    assert error < 0.3
 
     images, filters = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((2, 9, 9, 16), (24, 3, 3, 16)))
     y, sums, squares = tilekit.conv2d(

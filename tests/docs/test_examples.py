@@ -57,9 +57,9 @@ def test_portable(capsys: pytest.CaptureFixture[str]):
 
 
 def test_fused_epilogues(capsys: pytest.CaptureFixture[str]):
-    """SwiGLU, a gated residual, dropout and the statistics of two norms are what NumPy says."""
+    """SwiGLU, a gated residual, dropout, experts and the statistics of two norms are what NumPy says."""
     _run("fused_epilogues.py")
-    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 @pytest.mark.gpu

@@ -87,8 +87,9 @@ def grouped_matmul(
         (M, N) or (G, R, N); made new if None: uninitialised where nothing is computed, and NaN in NumPy arrays. sm_90a
         and sm_100a write whole 16 bytes of a row: N is a multiple of 8 for bf16 and f16, of 4 for f32.
     epilogue
-        A Python function that `tilekit.epilogue` marks, called with its operands: columns, (N,) or of each group (G, 1,
-        N), numbers, and a matrix like the result.
+        A Python function that `tilekit.epilogue` marks, called with its operands, as for `tilekit.matmul`: they
+        broadcast to the result, and with `ends` too there may be columns of each group, (G, 1, N), and a value a group,
+        (G, 1, 1). It may store several results and totals of rows; there are none of columns.
     components, arrays
         As for `tilekit.matmul`. M of a payload's inputs are the rows of all groups: with `counts` G R. One that begins
         with the letter g has an entry for each group. None beside scales of blocks.

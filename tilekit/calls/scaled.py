@@ -39,10 +39,11 @@ def scaled_matmul(
         multiplied by both, and these are added in f32. Where the rows of `scale_a` lie behind each other (``.T`` of a
         (⌈K/128⌉, M) array whose lines are multiples of 16 bytes apart), as `torch._scaled_mm` takes them, sm_90a's
         copy engine brings them; from any other layout threads read them. sm_90a and sm_100a.
-    out, bias, activation, scale, residual, beta, out_dtype, stream, config
+    out, bias, activation, scale, residual, beta, epilogue, out_dtype, stream, config
         As for `matmul`; the result is bf16 by default. NVFP4's second scale, of a whole tensor, is a `scale`.
         With an `out_dtype` ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"`` (sm_100a) the result is a tuple, as `quantise` makes
-        it of what f32 would be: values, and scales (M, N / block), rounded up; and `out`, if given, is such a tuple.
+        it of what f32 would be: values, and scales (M, N / block), rounded up; and `out`, if given, is such a tuple. What
+        a Python epilogue stores beside it, matrices alone, comes behind these two; of no type of their own they are bf16.
     scale_layout
         Of the scales of such a result: ``"128x4"`` has them as `lay_out_scales` returns them, for a product that takes
         them as they are; by default ``"rows"``, a matrix.
