@@ -217,7 +217,7 @@ def _functions() -> dict[str, Any]:
 def written(m: Bench) -> dict[str, Any]:
     spec = WrittenSpec(biased.graph({}), (tk.Place("column", tk.F32),))
     shape = {"columns": m.k, "precise": False, "rows": m.k, "batched": False, "layout": m.layout, "tiles": m.raster}
-    return {"spec": spec, **shape, "names": ("bias",)}
+    return {"spec": spec, **shape, "groups": None, "names": ("bias",)}
 
 
 PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
@@ -270,7 +270,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     },
     "ElementwiseSpec": lambda m: {**_functions(), "bias": tk.BF16, "activation": "relu"},
     "Fused": lambda m: {"function": lambda w, x: x, "source": None, "row_sums": None},
-    "RowSums": lambda m: {"name": "sums", "layout": m.layout, "raster": m.raster, "combine": "max"},
+    "RowSums": lambda m: {"name": "sums", "layout": m.layout, "raster": m.raster, "combine": "max", "grouped": False},
     "StagedEpilogue": store,
     "QuantisedEpilogue": _quantised,
     "SourceRing": _source,

@@ -110,11 +110,10 @@ def test_every_place_and_totals_of_rows(target: str, kind: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "seed", [secrets.randbelow(1 << 30), *(pytest.param(s, marks=pytest.mark.breadth) for s in range(9))]
-)
-def test_drawn_groups(target: str, kind: str, seed: int) -> None:
-    """Groups at random."""
+@pytest.mark.parametrize("which", [0, *(pytest.param(which, marks=pytest.mark.breadth) for which in range(1, 9))])
+def test_drawn_groups(target: str, kind: str, which: int) -> None:
+    """Groups at random, others each time: the seed is in what fails."""
+    seed = secrets.randbelow(1 << 30)
     drawn(kind, seed).check(target, seed)
 
 

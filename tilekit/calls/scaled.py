@@ -42,8 +42,8 @@ def scaled_matmul(
     out, bias, activation, scale, residual, beta, epilogue, out_dtype, stream, config
         As for `matmul`; the result is bf16 by default. NVFP4's second scale, of a whole tensor, is a `scale`.
         With an `out_dtype` ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"`` (sm_100a) the result is a tuple, as `quantise` makes
-        it of what f32 would be: values, and scales (M, N / block), rounded up; and `out`, if given, is such a tuple. What
-        a Python epilogue stores beside it, matrices alone, comes behind these two; of no type of their own they are bf16.
+        it of what f32 would be: values, and scales (M, N / block), rounded up; and `out`, if given, is such a tuple.
+        What a Python epilogue stores beside it comes behind these two: matrices alone, bf16 where they say no type.
     scale_layout
         Of the scales of such a result: ``"128x4"`` has them as `lay_out_scales` returns them, for a product that takes
         them as they are; by default ``"rows"``, a matrix.

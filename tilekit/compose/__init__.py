@@ -43,7 +43,7 @@ from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
-from tilekit.epilogue.fusion import Fused, Fusion, Reducing, Spreading
+from tilekit.epilogue.fusion import Entering, Fused, Fusion, Reducing, Spreading
 from tilekit.epilogue.heads import HeadEpilogue, LogSums, PackedLogSums
 from tilekit.epilogue.quantised import QuantisedEpilogue
 from tilekit.epilogue.row_sums import RowSums
@@ -185,6 +185,7 @@ __all__ = [
     "DsmemReduction",
     "Elementwise",
     "ElementwiseSpec",
+    "Entering",
     "Epilogue",
     "Factors",
     "Fixup",

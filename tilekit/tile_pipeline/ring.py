@@ -77,8 +77,8 @@ class TilePipeline:
         """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running.
 
         One that `asks_ahead` asks for the next stage as soon as it has issued the reads of one: what it does then hides
-        the answer's way. It pays where no other warps do: 64x80 by one warpgroup takes 1 to 6 % less time (H200), tiles
-        of two warpgroups up to 3 % more.
+        the answer's way. It pays where no other warps do: tiles of one warpgroup take 0.9 % less time in the mean of 47
+        pairs, from 7 % less to 5 % more, and those of several 0.2 % more (H200).
 
         Raises
         ------
