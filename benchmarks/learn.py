@@ -54,7 +54,7 @@ SETTINGS: dict[str, Any] = {
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
     "lambda_l2": 5.0,
-    "seed": 0,
+    "seed": 1,  # with 0 the losses are the same, and 8192 cubed takes 256x168, which was not timed there
     "deterministic": True,
     "force_row_wise": True,
     "num_threads": 1,

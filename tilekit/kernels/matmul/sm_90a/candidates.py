@@ -206,8 +206,8 @@ def _deeper(spec: MatmulSpec, target: Target, *, short: bool) -> tuple[MatmulCon
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Legal variants in what the model knows nothing of: prefetch, the raster, groups in flight, L2, one consumer.
 
-    One consumer of all rows often leaves the ring a stage more: of 43 products that were behind, configs of one that are
-    no candidates were the quickest of 9, by 2 to 6 % (H200).
+    One consumer of all rows often leaves the ring a stage more: of 43 products that were behind, configs of one that
+    are no candidates were the quickest of 9, by 2 to 6 % (H200).
     """
     changes: list[dict[str, Any]] = [{"prefetch": blocks} for blocks in (0, AHEAD, 4)]
     changes += [{"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
