@@ -17,6 +17,7 @@ from tilekit.epilogue.combining import NEUTRAL, Combine, combine_where, combined
 from tilekit.epilogue.totals import LeftTile, Tiles, Totals, acquire, count, reset
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
+from tilekit.tiles.tile import Tile
 
 GROUP = 32
 """Pieces that are combined at once, or those of a tile if it has more."""
@@ -64,6 +65,7 @@ class ColumnTotals(Totals):
         self._width = w.parameter(f"{name}_width", U32, lambda call: self._across(call) * raster.tile_n)
         self._pieces = w.parameter(f"{name}_pieces", U32, self._pieces_of)
         self._batches = None
+        self._vectors = raster.batched
         if raster.batched:
             self._batches = w.parameter(f"{name}_batches", U32, lambda call: call.batches)
         self._parts = w.parameter(
@@ -112,14 +114,21 @@ class ColumnTotals(Totals):
         lane, (left, right) = w.lane(), total.values
         first = fragment.among(lane, 1)
         column = w.select(first, total.column, total.column + total.apart)
-        index = self._piece(row // fragment.rows, batch)
+        index, kept = self._piece(w, row, batch)
         address = self._at(w, index, column)
-        value = w.select(first, left, right, F32)
-        w.isa.memory.store_global_f32(address=address, value=value, valid=fragment.among(lane, 2))
+        value, valid = w.select(first, left, right, F32), fragment.among(lane, 2)
+        w.isa.memory.store_global_f32(address=address, value=value, valid=valid if kept is None else valid & kept)
 
-    def _piece(self, block: Value, batch: Operand) -> Value:
-        """The place of a piece among those of all matrices; behind them come the groups' results."""
-        return block + batch * self._pieces if isinstance(batch, Value) else block
+    def enter(self, tile: Tile) -> None:
+        """Pieces from now on are of `tile`."""
+
+    def _piece(self, w: Writer, row: Value, batch: Operand) -> tuple[Value, Value | None]:
+        """The place of a row's piece among those of all matrices, and whether it is kept.
+
+        Behind them come the groups' results.
+        """
+        block = row // self._layout.fragment.rows
+        return block + batch * self._pieces if isinstance(batch, Value) else block, None
 
     def _at(self, w: Writer, index: Value, column: Value) -> Value:
         """Where a piece's value of a column lies."""
@@ -130,12 +139,12 @@ class ColumnTotals(Totals):
         """The group of a tile's pieces, in a warp that goes through them together."""
         row = w.broadcast(left.row, lane=0)
         batch = left.batch if self._batches is None else w.broadcast(left.batch, lane=0)
-        return self._group_of(w, LeftTile(row, left.column, batch))
+        return self._group_of(w, LeftTile(row, left.column, batch, left.group), row)
 
-    def _group_of(self, w: Writer, left: LeftTile) -> Group:
+    def _group_of(self, w: Writer, left: LeftTile, row: Value) -> Group:
+        """The group of a warp's pieces, of which `row` is a row."""
         groups = (self._pieces + (self._group - 1)) // self._group
-        group = left.row // self._layout.fragment.rows // self._group
-        strip, strips = left.column // self._raster.tile_n, self._width // self._raster.tile_n
+        group = row // self._layout.fragment.rows // self._group
         mine, last, first, results = group, groups, group * self._group, self._pieces
         if self._batches is not None:
             counters = (groups + 1) * left.batch
@@ -143,8 +152,12 @@ class ColumnTotals(Totals):
             first = first + self._pieces * left.batch
             results = self._pieces * self._batches + groups * left.batch
         members = w.minimum(self._pieces - group * self._group, self._group)
-        at = [self._counters + w.widen_multiply(one * strips + strip, 4) for one in (mine, last)]
-        return Group(group, groups, members, first, results, *at)
+        return Group(group, groups, members, members, first, results, *self._counters_of(w, left, mine, last))
+
+    def _counters_of(self, w: Writer, left: LeftTile, *places: Value) -> list[Value]:
+        """The counters of groups, for the tile's columns."""
+        strip, strips = left.column // self._raster.tile_n, self._width // self._raster.tile_n
+        return [self._counters + w.widen_multiply(place * strips + strip, 4) for place in places]
 
     def counter(self, w: Writer, left: LeftTile) -> Value:
         """That of the group and the tile's columns.
@@ -152,7 +165,7 @@ class ColumnTotals(Totals):
         Each lane goes by its own row: of an address that it knows to be the same in all lanes ptxas makes one addition
         for the warp, and hands the answer round at once, which waits for it.
         """
-        return self._group_of(w, left).counter
+        return self._group_of(w, left, self.first_row(w, left.row) if left.group else left.row).counter
 
     def expected(self, w: Writer, left: LeftTile) -> Value:
         """Warps that have the pieces of a group."""
@@ -162,7 +175,7 @@ class ColumnTotals(Totals):
         """Combine the group's pieces, and if it is the last group, what all groups came to."""
         acquire(w)
         lane, place = w.lane(), self._place(w, left)
-        for column, total in self._gathered(w, place.first, place.members, left.column, lane):
+        for column, total in self._gathered(w, place.first, place.kept, left.column, lane):
             at = self._at(w, place.results + place.group, column)
             w.isa.memory.store_global_f32(address=at, value=total, valid=column < self._width)
         reset(w, place.counter.retyped(GMEM))
@@ -171,7 +184,7 @@ class ColumnTotals(Totals):
         with w.when(count(w, counter) + 1 == place.groups):
             acquire(w)
             for column, total in self._gathered(w, place.results, place.groups, left.column, lane):
-                stored = column if self._batches is None else column + self._columns * left.batch
+                stored = column + self._columns * left.batch if self._vectors else column
                 out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
                 w.isa.memory.store_global_f32(address=out, value=total, valid=column < self._columns)
             reset(w, counter)
@@ -198,8 +211,10 @@ class Group:
 
     Attributes
     ----------
-    group, groups, members
-        The group of its pieces, how many groups there are, and how many pieces this one has.
+    group, groups
+        The group of its pieces, and how many groups there are.
+    members, kept
+        Pieces of this one, and those of them that are kept: some may be of rows that there are not.
     first, results
         The group's first piece, and the first of the groups' results.
     counter, last_counter
@@ -209,6 +224,7 @@ class Group:
     group: Value
     groups: Value
     members: Value
+    kept: Value
     first: Value
     results: Value
     counter: Value

@@ -147,6 +147,10 @@ class RowSums(Totals):
         row = left.row if self._height is None else left.row + left.batch * self._height
         return self._counters + w.widen_multiply(row // self._layout.fragment.rows, 4)
 
+    def due(self, w: Writer, left: LeftTile) -> Value | None:
+        """Of groups, whether any of the warp's rows is the group's: of others the counters are the next group's."""
+        return None if left.group is None else self.first_row(w, left.row) < left.group.end
+
     def expected(self, w: Writer, left: LeftTile) -> Value:
         """A warp for each part of a row."""
         return self._tiles
@@ -155,7 +159,8 @@ class RowSums(Totals):
         """Add the parts of the warp's rows, every second one in the order of the columns, and store the sums."""
         acquire(w)
         batch = None if self._height is None else left.batch
-        lines = [self._line(w, left.row + first, batch, left.end) for first in self._firsts]
+        end = None if left.group is None else left.group.end
+        lines = [self._line(w, left.row + first, batch, end) for first in self._firsts]
         totals = [w.variable(F32, NEUTRAL[self._combine], "row_total") for _ in lines]
         at_once = max(1, IN_FLIGHT // len(lines))
         for index in w.range(self._tiles, step=2 * at_once, name="part"):

@@ -165,6 +165,10 @@ class Totals(ABC):
     def counter(self, w: Writer, left: LeftTile) -> Value:
         """Where warps count a tile."""
 
+    def due(self, w: Writer, left: LeftTile) -> Value | None:
+        """Whether the warp is one of those that count a tile, a predicate; None where every one is."""
+        return None
+
     @abstractmethod
     def expected(self, w: Writer, left: LeftTile) -> Value:
         """Warps that count there."""
@@ -181,17 +185,31 @@ class LeftTile:
     Attributes
     ----------
     row
-        Each lane's first row; `NONE`: there is no tile, or none of its rows is the warp's.
+        Each lane's first row; `NONE`: there is no tile.
     column, batch
         The tile's first column, and its batch index: the group, of groups of rows.
-    end
-        Where rows of a group end, of groups of rows: the first row that is none of it.
+    group
+        Of groups of rows.
     """
 
     row: Value
     column: Value
     batch: Value
-    end: Value | None = None
+    group: GroupRows | None = None
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """The first row of a group, and the first that is none of it."""
+
+    first: Value
+    end: Value
+
+    def assign(self, tile: Tile) -> None:
+        """Take those of a tile's group."""
+        if tile.row_first is not None and tile.row_end is not None:
+            self.first.assign(tile.row_first)
+            self.end.assign(tile.row_end)
 
 
 class Uncounted:
@@ -224,7 +242,8 @@ class Uncounted:
             w.new(U32, name, uniform=False) for name in ("row_left", "column_left", "batch_left", "counted")
         )
         row.assign(NONE)
-        self._left = LeftTile(row, column, batch, w.new(U32, "end_left", uniform=False) if grouped else None)
+        group = [w.new(U32, name, uniform=False) for name in ("first_left", "end_left") if grouped]
+        self._left = LeftTile(row, column, batch, GroupRows(*group) if grouped else None)
 
     def begin_tile(self, w: Writer) -> None:
         """Count the tile before this one, if there is one: its parts are where all see them by now."""
@@ -233,7 +252,12 @@ class Uncounted:
         for place, total in enumerate(self._totals[1:], 1):
             counter = w.select(lane == place, total.counter(w, self._left), counter, U64)
         self._before.assign(NONE)
-        with w.when((lane < len(self._totals)) & (self._left.row != NONE)):
+        counts = (lane < len(self._totals)) & (self._left.row != NONE)
+        for place, total in enumerate(self._totals):
+            due = total.due(w, self._left)
+            if due is not None:
+                counts = counts & ((lane != place) | due)
+        with w.when(counts):
             self._before.assign(w.isa.memory.count_gpu(address=counter.retyped(GMEM), value=1))
 
     def finish_tile(self, w: Writer, row: Value, tile: Tile) -> None:
@@ -242,9 +266,8 @@ class Uncounted:
         `row` is the lane's first row in the tile.
         """
         self._combine(w)
-        if self._left.end is not None and tile.row_end is not None:
-            self._left.end.assign(tile.row_end)
-            row = w.select(self._totals[0].first_row(w, row) < tile.row_end, row, NONE)
+        if self._left.group is not None:
+            self._left.group.assign(tile)
         self._left.row.assign(row)
         self._left.column.assign(tile.column)
         if isinstance(tile.batch, Value):

@@ -24,6 +24,7 @@ from tilekit.epilogue.column_totals import ColumnTotal, ColumnTotals
 from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
 from tilekit.epilogue.graph import Step
+from tilekit.epilogue.grouped_column_totals import GroupedColumnTotals
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.spread import spread_column, taken
@@ -144,7 +145,8 @@ class Written:
                     w, name, layout=layout, raster=raster, combine=total.combine, grouped=groups is not None
                 )
             else:
-                made = ColumnTotals(w, name, layout=layout, raster=raster, combine=total.combine)
+                kind = ColumnTotals if groups is None else GroupedColumnTotals
+                made = kind(w, name, layout=layout, raster=raster, combine=total.combine)
                 self._column_totals[index] = made
 
     @classmethod
@@ -304,6 +306,8 @@ class Written:
     def enter(self, w: Writer, tile: Tile) -> None:
         """Rows from now on are those of `tile`."""
         self._tile = tile
+        for total in self._column_totals.values():
+            total.enter(tile)
 
     def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> Rows:
         """Compute what rows `row` and ``row + apart`` need (of what lies beyond M: zeros)."""
@@ -453,7 +457,7 @@ class Written:
                     element,
                     valid,
                     row=rows.lines[0].index,
-                    batch=rows.batch if self._batched else 0,
+                    batch=rows.batch if self._batched or self._grouped else 0,
                 )
         return self._result(w, self._graph.outputs[0], values)
 

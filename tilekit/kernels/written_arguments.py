@@ -154,7 +154,8 @@ class WrittenArguments:
             if stored == "output":
                 extras.append(Extra(f"output{index}", outputs[index - 1], shape))
             else:
-                extent = shape[:-1] if graph.totals[index].along == "row" else (*shape[:-2], shape[-1])
+                vectors = (context.groups,) if context.groups else shape[:-2]
+                extent = shape[:-1] if graph.totals[index].along == "row" else (*vectors, shape[-1])
                 extras.append(Extra(f"total{index}", F32, extent))
         if results is not None:
             require_as_many(graph, results, before)

@@ -37,6 +37,8 @@ class GroupedScheduler:
     counted
         Whether the bounds count the rows of groups that begin every ``group_rows`` rows; else they are the ends of
         groups that lie behind each other.
+    every_group
+        Whether a group without rows has a row of tiles too, none of whose rows is its: what is stored for groups.
     """
 
     yields_early = True
@@ -51,11 +53,13 @@ class GroupedScheduler:
         k: Value,
         rows: Value,
         counted: bool,
+        every_group: bool = False,
     ) -> None:
         self._tile_m, self._tile_n = tile_m, tile_n
         self._cluster = cluster
         self._k = k
         self._rows = rows
+        self._every = every_group
         self._bounds = w.parameter("group_bounds", GMEM, lambda call: call.address("groups"))
         self._count = w.parameter("group_count", U32, lambda call: call.number("groups"))
         self._group_rows = None
@@ -100,6 +104,7 @@ class GroupedScheduler:
                     batch=group,
                     k_first=0,
                     k_end=self._k,
+                    row_first=first,
                     row_end=end,
                 )
             index.assign(index + stride)
@@ -118,7 +123,8 @@ class GroupedScheduler:
         bound = w.minimum(bound, self._rows)
         end.assign(w.select(bound > first, bound, first))
         height = self._tile_m * self._cluster.m
-        rows.assign((end - first + (height - 1)) // height)
+        lines = (end - first + (height - 1)) // height
+        rows.assign(w.select(lines == 0, 1, lines) if self._every else lines)
         tiles = rows * self._columns
         beyond: Value = valid & ((index - before) >= tiles)
         before.assign(w.select(beyond, before + tiles, before))

@@ -67,8 +67,8 @@ class Tile:
         Its elements of K; `k_end` need not be a whole number of k-blocks away.
     share
         Where the sum is shared.
-    row_end
-        Where the rows below the tile's belong to another group: the first of them.
+    row_first, row_end
+        Where rows come in groups: the first of the tile's group, and the first that is none of it.
     """
 
     row: Value
@@ -77,6 +77,7 @@ class Tile:
     k_first: Operand
     k_end: Value
     share: Share | None = None
+    row_first: Value | None = None
     row_end: Value | None = None
 
     def k_blocks(self, k: int) -> Value:

@@ -18,6 +18,7 @@ from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.split_k_reduction import SplitKReduction
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.memory import RING
 from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER, declare_columns, declare_k, declare_rows
@@ -141,6 +142,7 @@ def _scheduler(
             k=k,
             rows=declare_rows(w) if rows is None else rows,
             counted=spec.groups == "counts",
+            every_group=isinstance(spec.functions, WrittenSpec) and spec.functions.reduces_columns,
         )
     raster = RasterOrder(
         w,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tilekit.dtypes import BF16, F16, F32, FNUZ, FP8, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.copy_plan import WIDTHS
 
@@ -158,13 +157,6 @@ def _check_layouts(spec: MatmulSpec) -> None:
 def _check_groups(spec: MatmulSpec, groups: Groups) -> None:
     """Raise `ArgumentError` (``TK-MM-022``) for what a grouped matmul does not have."""
     f = spec.functions
-    if isinstance(f, WrittenSpec) and f.reduces_columns:
-        raise ArgumentError(
-            f"epilogue {f.graph.name} of a grouped matmul makes totals of columns, which go over the rows of a group: "
-            "one without rows has no tile that would store its totals; legal: totals of rows; nearest: the elements "
-            "as a second result in f32, and their totals in NumPy or torch behind this call",
-            code="TK-MM-022",
-        )
     rows = f.scale_a and isinstance(f, ElementwiseSpec)
     if spec.batched or (f.residual and isinstance(f, ElementwiseSpec)) or rows or f.scale_b:
         raise ArgumentError(
