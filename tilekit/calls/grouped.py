@@ -89,7 +89,7 @@ def grouped_matmul(
     epilogue
         A Python function that `tilekit.epilogue` marks, called with its operands, as for `tilekit.matmul`: they
         broadcast to the result, and with `ends` too there may be columns of each group, (G, 1, N), and a value a group,
-        (G, 1, 1). It may store several results and totals of rows; there are none of columns.
+        (G, 1, 1). It may store several results, totals of rows, and of the columns of each group, (G, N).
     components, arrays
         As for `tilekit.matmul`. M of a payload's inputs are the rows of all groups: with `counts` G R. One that begins
         with the letter g has an entry for each group. None beside scales of blocks.
