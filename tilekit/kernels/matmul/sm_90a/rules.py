@@ -95,6 +95,12 @@ SEVERAL_TOTALS_HEADROOM, TOTALS_SHARE_HEADROOM, SEVERAL_TOTALS_SHARE_HEADROOM = 
 """The same of totals of rows and columns: of several, of one where shares of a sum are added, of both. 96 of 232 fit
 and 100 spill; 104 of 255 fit and 112 spill; 64 of 232 fit, and 80 of 255 spill (`LONE_HEADROOM`)."""
 
+GROUPED_TOTALS_HEADROOM = 168
+"""The same of a Python epilogue of many steps with totals of the columns of groups.
+
+68 of 232 and 76 of 255 spill, 60 and 68 fit.
+"""
+
 LONE_HEADROOM = 16
 """Registers more of both where one consumer has 255."""
 
@@ -290,6 +296,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec, share: int) -> int:
             needs.append(SEVERAL_TOTALS_SHARE_HEADROOM + lone if shares else SEVERAL_TOTALS_HEADROOM)
         elif shares:
             needs.append(TOTALS_SHARE_HEADROOM)
+        if spec.groups is not None and functions.reduces_columns and functions.long:
+            needs.append(GROUPED_TOTALS_HEADROOM + (LONE_HEADROOM if config.consumers == 1 else 0))
     if functions.loads:
         needs.append(_loads_headroom(config, spec, share))
     if spec.store == "direct":
