@@ -78,3 +78,38 @@ def test_convolutions_of_tensors(device: str, groups: int) -> None:
     assert caught.value.code == "TK-ARRAY-002"
     with pytest.raises(tilekit.TilekitError, match="bias beside epilogue"):
         tilekit.torch.conv2d(x, w.detach(), bias.reshape(-1), epilogue=call, **how)
+
+
+@tilekit.epilogue
+def weighted(x, weight):  # type: ignore[no-untyped-def]
+    """A value a row; rows and columns have their sums."""
+    y = x * weight
+    return y, row_max(y), column_sum(y)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_scaled_products_and_groups_of_tensors(device: str) -> None:
+    """Products with scales of blocks, and of groups of rows, return tensors, and into such; a call is found again."""
+    torch.manual_seed(2)
+    a, b = (torch.randint(-2, 3, shape).to(torch.float8_e4m3fn).to(device) for shape in ((40, 256), (72, 256)))
+    scale_a, scale_b = torch.ones((40, 2)).to(device) * 2, torch.ones((1, 2)).to(device)
+    weight = torch.randint(1, 4, (40, 1)).float().to(device)
+    y = 2 * (a.double() @ b.double().T) * weight
+    outs = y.float() * torch.nan, torch.full((40,), torch.nan).to(device), torch.full((72,), torch.nan).to(device)
+    how = {"epilogue": weighted(weight), "out_dtype": torch.float32}
+    for out in (None, outs, outs):
+        found = tilekit.torch.scaled_matmul(a, b.T, scale_a, scale_b, out=out, **how)
+        for one, wanted in zip(found, (y, y.max(1).values, y.sum(0)), strict=True):
+            torch.testing.assert_close(one.double(), wanted, rtol=0, atol=0)
+    with pytest.raises(tilekit.TilekitError, match="bias beside epilogue"):
+        tilekit.torch.scaled_matmul(a, b.T, scale_a, scale_b, bias=scale_b, **how)
+
+    x, w = torch.randint(-2, 3, (40, 64)).half().to(device), torch.randint(-2, 3, (3, 64, 72)).half().to(device)
+    ends = torch.tensor([17, 17, 40], dtype=torch.int32).to(device)
+    y = torch.cat([x[:17].double() @ w[0].double(), x[17:].double() @ w[2].double()]) * weight
+    sums = torch.stack([y[:17].sum(0), torch.zeros(72, dtype=torch.double).to(device), y[17:].sum(0)])
+    outs = (*outs[:2], torch.full((3, 72), torch.nan).to(device))
+    for out in (None, outs, outs):
+        found = tilekit.grouped_matmul(x, w, ends, out=out, **how)
+        for one, wanted in zip(found, (y, y.max(1).values, sums), strict=True):
+            torch.testing.assert_close(one.double(), wanted, rtol=0, atol=0)

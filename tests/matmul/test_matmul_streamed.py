@@ -184,13 +184,18 @@ def no_wait_for_the_warpgroup(patch: pytest.MonkeyPatch) -> None:
 
 
 def said_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
-    def keep(self: BoundFixup, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
-        with w.when(self._workspace.first):
-            w.ptx.semaphore.release(address=self._workspace.slot(w, share.slot).counter, turn=KEPT)
-        whole(self, w, accumulators, share)
+    def take(self: Slot, w: Writer, workspace: BoundWorkspace, accumulators: AccumulatorTile) -> None:
+        workspace.meet(w)
+        with w.when(workspace.first):
+            w.isa.semaphore.release(address=self.counter, turn=KEPT)
+        pieces = workspace.pieces()
+        for piece in pieces:
+            fragments = accumulators.read(w, *piece)
+            if piece == pieces[-1]:
+                accumulators.done(w)
+            self.keep(w, fragments, *piece[:2])
 
-    whole = BoundFixup._keep
-    patch.setattr(BoundFixup, "_keep", keep)
+    patch.setattr(Slot, "take", take)
 
 
 def all_keep_in_one_slot(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from .mutation import Mutation
 from .scaled import ScaledCase
 from .third_party import ThirdParty
 
-ORDERS = (("adversarial", 0), ("random", 1), ("fair", 0), ("adversarial", 2), ("random", 3))
+ORDERS = (("adversarial", 0), ("random", 1), ("fair", 0), ("adversarial", 2), ("random", 3), ("adversarial", 4))
 """Schedules and seeds tried until one of them reports a fault."""
 
 WRONG_RESULT = "wrong result"

@@ -151,7 +151,7 @@ def _written(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterato
     if not isinstance(functions, WrittenSpec) or spec.stores_rows:
         return
     rows = any(total.along == "row" for total in functions.graph.totals)
-    most = TOTALS_COLUMNS if rows else MAX_N
+    most = TOTALS_COLUMNS if rows and functions.residual is not None else MAX_N
     if functions.loads_matrices and (rows or functions.graph.uses("row")):
         most = MATRIX_COLUMNS
     if columns > most:
