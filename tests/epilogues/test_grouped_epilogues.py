@@ -123,7 +123,7 @@ def test_drawn_groups(target: str, kind: str, which: int) -> None:
 CONFIGS = (
     ("sm_90a", MatmulConfig((64, 64), (1, 1), consumers=1)),
     ("sm_90a", MatmulConfig((128, 72), (1, 1))),
-    ("sm_90a", MatmulConfig((128, 64), (2, 1), schedule="pingpong")),
+    ("sm_90a", MatmulConfig((128, 56), (2, 1), schedule="pingpong")),
     ("sm_90a", MatmulConfig((256, 64), (2, 2), output_buffers=1)),
     ("sm_100a", BlackwellConfig((128, 64), (1, 1), cta_group=1, clc_stages=0)),
     ("sm_100a", BlackwellConfig((128, 96), (2, 1), clc_stages=0)),
