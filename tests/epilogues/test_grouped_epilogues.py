@@ -202,3 +202,11 @@ def test_mistakes() -> None:
     flat = a.reshape(80, 64)
     with pytest.raises(ArgumentError, match=r"other has shape \(80,\).*other\[:, None\] for a value a row"):
         tilekit.grouped_matmul(flat, b, [40, 80], epilogue=added(np.ones(80, np.float32)))
+
+
+def test_no_groups_have_no_totals() -> None:
+    """Where there is no group nothing is computed, and there is a vector for each of none."""
+    a, b = np.ones((40, 64), np.float16), np.ones((0, 64, 72), np.float16)
+    call = tilekit.epilogue(lambda x: (x, row_sum(x), column_sum(x)))()
+    found = tilekit.grouped_matmul(a, b, np.zeros(0, np.int32), epilogue=call)
+    assert [one.shape for one in found] == [(40, 72), (40,), (0, 72)]

@@ -57,7 +57,7 @@ class WrittenContext:
     views
         Operands that are not read as they are given, by their places.
     groups
-        Groups of rows, whose columns may have values of their own; 0 where there are none.
+        Groups of rows, whose columns may have values of their own; None where rows have no groups.
     before
         Arrays of the result itself, which come first: one, or values and scales.
     dtype
@@ -66,7 +66,7 @@ class WrittenContext:
 
     results: Sequence[Any] | None = None
     views: Mapping[int, ArrayView] = field(default_factory=dict)
-    groups: int = 0
+    groups: int | None = None
     before: int = 1
     dtype: DType | None = None
 
@@ -134,7 +134,7 @@ class WrittenArguments:
         """
         call = as_call(call)
         results, before = context.results, context.before
-        reader = _Reader(out, context.groups, sources)
+        reader = _Reader(out, context.groups or 0, sources)
         graph = call.graph
         for index, (name, kind, given) in enumerate(
             zip(call.function.operands, call.function.kinds, call.operands, strict=True)
@@ -154,7 +154,7 @@ class WrittenArguments:
             if stored == "output":
                 extras.append(Extra(f"output{index}", outputs[index - 1], shape))
             else:
-                vectors = (context.groups,) if context.groups else shape[:-2]
+                vectors = shape[:-2] if context.groups is None else (context.groups,)
                 extent = shape[:-1] if graph.totals[index].along == "row" else (*vectors, shape[-1])
                 extras.append(Extra(f"total{index}", F32, extent))
         if results is not None:
