@@ -172,7 +172,7 @@ def test_drawn_convolutions(target: str, seed: int | None) -> None:
 
 @pytest.mark.breadth
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_80", "sm_89", "sm_120a"])
 def test_more_drawn_convolutions(target: str, seed: int) -> None:
     """More of the same."""
     check_drawn(target, seed)
