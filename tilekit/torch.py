@@ -128,7 +128,7 @@ def matmul(
         out_dtype = _torch_type(out_dtype)
     if epilogue is not None:
         given = {"bias": bias, "activation": activation, "scale": scale, "scale_a": scale_a, "scale_b": scale_b}
-        given |= {"out_dtype": out_dtype, "accumulation": accumulation, "residual": residual}
+        given |= {"out_dtype": out_dtype, "accumulation": accumulation, "residual": residual, "beta": beta}
         return _with_epilogue(a, b, out=out, epilogue=epilogue, **given)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)

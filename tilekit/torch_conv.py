@@ -94,7 +94,13 @@ def conv2d(
         out_dtype = _torch_type(out_dtype)
     if epilogue is not None:
         how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "bias": bias}
-        how |= {"activation": activation, "scale": scale, "residual": residual, "accumulation": accumulation}
+        how |= {
+            "activation": activation,
+            "scale": scale,
+            "residual": residual,
+            "beta": beta,
+            "accumulation": accumulation,
+        }
         return _with_epilogue(x, w, out=out, epilogue=epilogue, out_dtype=out_dtype, **how)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)

@@ -81,7 +81,7 @@ def scaled_matmul(
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
     if epilogue is not None:
-        how = {"bias": bias, "activation": activation, "scale": scale, "residual": residual}
+        how = {"bias": bias, "activation": activation, "scale": scale, "residual": residual, "beta": beta}
         return _with_epilogue(*needed.values(), out=out, epilogue=epilogue, out_dtype=out_dtype, **how)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)

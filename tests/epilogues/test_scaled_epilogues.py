@@ -116,6 +116,7 @@ def test_mistakes() -> None:
             tilekit.scaled_matmul(*p.call, epilogue=epilogue, **keywords)
 
     refused("bias beside epilogue", gated(*given), bias=given[0])
+    refused("beta beside epilogue", gated(*given), beta=0.5)
     refused("activation='relu' beside epilogue", gated(*given), activation="relu")
     refused(r"out is a tuple of 2, and gated stores 5", gated(*given), out=(np.empty((M, N), BF16),) * 2)
     refused(r"gated makes totals with out_dtype='nvfp4'", gated(*given), out_dtype="nvfp4")

@@ -97,6 +97,7 @@ class EpilogueArguments:
         """
         if given.get("epilogue") is not None:
             beside = [name for name in _REPLACED if given.get(name) is not None]
+            beside += ["beta"] if given.get("beta", 1.0) != 1.0 else []
             if beside:
                 raise ArgumentError(
                     f"{', '.join(beside)} beside epilogue: a Python epilogue does all that is done to the product; "
