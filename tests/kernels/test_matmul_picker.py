@@ -230,6 +230,19 @@ def test_ragged_rows_are_those_of_k() -> None:
     assert grids.ragged.tolist() == [64, 64]
 
 
+@ON_BOTH
+@pytest.mark.parametrize(("m", "n"), [(8, 1992), (1, 64), (40, 8192), (4096, 16), (130, 130)])
+def test_no_cluster_has_ctas_mostly_without_tiles(chip: Target, m: int, n: int) -> None:
+    """More than half of the CTAs of whatever cluster may be picked have a tile; without the rule some would not."""
+    spec = MatmulSpec()
+    found = [entry.config for entry in ranked(spec, chip, m=m, n=n, k=1360, sms=132)]
+    for config in found:
+        along = (n, m) if config.swap_ab else (m, n)
+        tiles = [-(-extent // side) for extent, side in zip(along, config.tile, strict=True)]
+        assert all(2 * most > ctas or ctas == 1 for most, ctas in zip(tiles, config.cluster, strict=True)), str(config)
+    assert len(found) < len(candidates(spec, chip))
+
+
 def test_launches_that_leave_half_of_the_chip_overlap() -> None:
     """Of as many clocks a k-block, 66 CTAs are ready when the launch before them ends, and 67 are not."""
     config = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1)

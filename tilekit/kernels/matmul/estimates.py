@@ -106,6 +106,8 @@ class Grids:
         each sharer fetches them.
     ragged
         Rows of MN-major operands' chunks that begin inside of them and end outside, likewise.
+    vain
+        Whether half of a cluster's CTAs or more have no tile, since the product has too few along M or N.
     asked
         Times that a line of L2 is asked for by the clusters of a wave in a k-block, of the operand of which it is most:
         MN-major, several rows of a few elements share a line.
@@ -128,6 +130,7 @@ class Grids:
     off_sector: tuple[Array, Array]
     outside: Array
     ragged: Array
+    vain: Array
     asked: Array
     sizes: Array | None = None
 
@@ -154,6 +157,8 @@ class Grids:
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
         rows = -(-along_m // (c.tile_m * c.cluster_m))
         columns = -(-along_n // (c.tile_n * c.cluster_n))
+        vain = (2 * along_m <= c.tile_m * c.cluster_m) & (c.cluster_m > 1)
+        vain |= (2 * along_n <= c.tile_n * c.cluster_n) & (c.cluster_n > 1)
         drawn, sizes = rows[None], None
         if groups:
             sizes = _drawn_sizes(m, groups, counted=spec.groups == "counts")
@@ -224,6 +229,7 @@ class Grids:
             off_sector=(off_sector[0], off_sector[1]),
             outside=outside,
             ragged=ragged,
+            vain=vain,
             asked=asked,
             sizes=sizes,
         )
