@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -109,15 +110,23 @@ def sweep(
     return sorted(rows, key=lambda row: row.microseconds)
 
 
+KEPT = re.compile(r"x(\d+)x(\d+) (?:bf16→bf16 k/k|(e4m3→bf16 blocks)(?:.* up to (\d+))?)")
+"""A kept set of groups that can be judged: its N and K, its kind, and the rows that there is room for in each."""
+
+
 def judged(case: dict[str, Any]) -> tuple[float, str, MatmulConfig] | None:
     """How many times as long as the quickest that was timed the model's first of a case takes, and which those are.
 
-    None of a case that is not one of bf16 in groups.
+    None of a case that is not one of bf16 or of 8-bit elements with scales of blocks, in groups.
     """
-    if case["sizes"] is None or "bf16→bf16 k/k" not in case["case"]:
+    said = KEPT.search(case["case"])
+    if case["sizes"] is None or said is None:
         return None
-    extents = case["case"].split(" bf16")[0].rpartition(" ")[2].split("x")
-    workload = GroupedWorkload(tuple(case["sizes"]), *map(int, extents[1:]))
+    n, k, blocks, rows = said.groups()
+    sizes, extents = tuple(case["sizes"]), (int(n), int(k))
+    room = {} if rows is None else {"rows": int(rows)}
+    workload: GroupedWorkload | GroupedBlockwiseWorkload
+    workload = GroupedBlockwiseWorkload(sizes, *extents, **room) if blocks else GroupedWorkload(sizes, *extents)
     spec = workload.spec_on("sm_90a")
     times = {config_of(row["fields"]): row["microseconds"] for row in case["rows"] if row["fields"] is not None}
     times = {config: us for config, us in times.items() if config.legal(SM_90A, spec)}

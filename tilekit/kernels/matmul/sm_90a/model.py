@@ -219,7 +219,10 @@ FACTOR_CLOCKS = 12
 SHARED_A_PART = 0.98
 """How many times as long sums of k-blocks take whose rows of A two CTAs share: 0 to 3 % less in seven cases (H200)."""
 
-UNFILLED_PART = 0.5
+GROUPED_SHARED_A_COST = 1.04
+"""The same where rows come in groups, of tiles of 128 rows: 2 to 10 % more than alone in six of seven sets (H200)."""
+
+UNFILLED_PART = 0.3
 """Of a tile's blocks of rows that no row of its group is in, what is saved where they are not multiplied.
 
 Of 32 groups of 149 to 227 rows an eighth of those of 256x128 tiles: 454 us, 427 without them (H200).
@@ -384,7 +387,8 @@ def modelled(configs: HopperConfigs, spec: MatmulSpec, grids: Grids, block: Bloc
         wave = wave * np.where(many & ~c.pingpong, GROUPED_APART_COST, 1)
         wave = wave * np.where(many & (c.size == 1) & (c.tile_m > ATOM_ROWS), GROUPED_ALONE_COST, 1)
     if spec.own_sums:
-        wave = wave * np.where(c.cluster_n > 1, SHARED_A_PART, 1)
+        flat = (c.tile_m == 2 * ATOM_ROWS) & bool(spec.groups)
+        wave = wave * np.where(c.cluster_n > 1, np.where(flat, GROUPED_SHARED_A_COST, SHARED_A_PART), 1)
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
     wave = np.where(c.pingpong, in_turn, wave)
     ready = np.where(c.gathered > block.tensor, grids.k_blocks, np.minimum(grids.k_blocks, c.stages))
