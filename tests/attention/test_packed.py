@@ -20,6 +20,7 @@ from tilekit.kernels.attention.sm_100a.config import BlackwellAttentionConfig
 TARGETS = ("sm_90a", "sm_100a")
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "number", [*range(4), *(pytest.param(number, marks=pytest.mark.breadth) for number in range(4, 40))]

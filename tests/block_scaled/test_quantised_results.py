@@ -46,6 +46,7 @@ def check(found: Any, sums: Any, to: str, scale: float | None = None) -> None:
 SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(2, 20))]
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("to", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bit_for_bit(to: str, seed: int) -> None:

@@ -39,6 +39,7 @@ def test_the_driver_knows_no_vendor() -> None:
     assert VENDORS.search(ast.unparse(tree)) is None
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
 @pytest.mark.parametrize("target", CHIPS)
 def test_exact_integers(target: str, sync: Sync) -> None:
@@ -157,6 +158,7 @@ def test_any_pitch_and_address(target: str, apart: int) -> None:
     np.testing.assert_array_equal(d, product(a, b))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", CHIPS)
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
 def test_bias_and_activation(target: str, activation: Any) -> None:

@@ -106,6 +106,7 @@ def check(config: Config, shape: tuple[int, int, int], seed: int) -> None:
     np.testing.assert_array_equal(d, product(a, b).astype(out))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("config", FIRST, ids=str)
 def test_exact_integers(config: Config) -> None:
     """Small integers, bit for bit, in a shape that ends inside tiles and k-blocks."""
@@ -137,6 +138,7 @@ def test_registers_and_lds(config: Config) -> None:
     assert {array.kind for array in kernel.traced.shared} == {"tile"}
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("config", FIRST[:4], ids=str)
 def test_places(config: Config) -> None:
     """Each row picks one column of the other operand: every element of the output says where it comes from."""
@@ -204,6 +206,7 @@ def test_no_bank_conflicts(config: Config, monkeypatch: pytest.MonkeyPatch) -> N
     assert not [site for site in sites if site.extra]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "stages", [3, pytest.param(2, marks=pytest.mark.breadth), pytest.param(4, marks=pytest.mark.slow)]
 )
@@ -248,6 +251,7 @@ def test_what_the_schedules_refuse() -> None:
         tk.Mfma(a, b, waves=8, columns=3)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     ("driver", "dtype", "share"),
     [("ping_pong", tk.BF16, 0.97), ("ping_pong", tk.E4M3, 0.98), ("interleaved", tk.BF16, 0.98),

@@ -19,6 +19,7 @@ def product(a: Array, b: Array, scale: Array, *, on: str, seed: int) -> Array:
     return d
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("on", ON)
 @pytest.mark.parametrize(("m", "n", "k"), SHAPES)
 def test_small_integers_are_exact(on: str, m: int, n: int, k: int) -> None:

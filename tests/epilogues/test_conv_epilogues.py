@@ -178,6 +178,7 @@ def test_more_drawn_convolutions(target: str, seed: int) -> None:
     check_drawn(target, seed)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", ["an engine over images", "groups", "a stem by lines"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_totals_beside_float64(target: str, name: str) -> None:
@@ -400,6 +401,7 @@ def test_one_element(given: Any) -> None:
         tilekit.conv2d(x, w, epilogue=seeded(np.array([2])))
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("target", TARGETS)
 def test_one_result(target: str, groups: int) -> None:

@@ -69,6 +69,7 @@ def check_everything(result: tuple[np.ndarray, ...], expected: tuple[np.ndarray,
         assert (found.astype("f8") == wanted.astype(found.dtype).astype("f8")).all()
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 8, 16), (200, 136, 72), (129, 131, 40), (72, 1, 64)])
 def test_every_place_and_total(target: str, m: int, n: int, k: int) -> None:
     """Matrices, rows, columns and numbers, of ragged shapes and of outputs that TMA does not store."""
@@ -166,6 +167,7 @@ def test_totals_are_deterministic(target: str) -> None:
     np.testing.assert_allclose(found[0][1], product(a, b).sum(1), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("seed", [1, 2, None], ids=["1", "2", "fresh"])
 def test_random_trees_of_whole_numbers_are_exact(target: str, seed: int | None) -> None:
     """Functions at random, with operands of every place, of shapes at random."""
@@ -180,6 +182,7 @@ def test_random_trees_of_whole_numbers_are_exact(target: str, seed: int | None) 
     assert (result == call.reference(product(a, b))).all(), f"seed {seed}"
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("seed", [1, 2, None], ids=["1", "2", "fresh"])
 def test_random_trees_of_functions(target: str, seed: int | None) -> None:
     """Functions at random are as near to float64 as an f32 of so many operations."""

@@ -45,6 +45,7 @@ def check(found: tuple[Any, ...], sums: Any, given: tuple[Any, ...]) -> None:
         np.testing.assert_array_equal(one, wanted.astype("f4").astype(one.dtype))
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("lie", ["rows", "columns"])
 def test_scales_of_128(target: str, lie: Any) -> None:
@@ -61,6 +62,7 @@ def test_scales_of_128(target: str, lie: Any) -> None:
     check(out, sums, given)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     ("kind", "target"), [("mxfp8", "sm_100a"), ("nvfp4", "sm_100a"), ("mxfp8", "gfx950"), ("mxfp4", "gfx950")]
 )

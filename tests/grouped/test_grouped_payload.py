@@ -104,6 +104,7 @@ def test_exact(config: str, way: str, kind: str) -> None:
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "row_factors.py"))
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 @pytest.mark.parametrize("way", ["staged", "ahead"])
 def test_picked_and_again(way: str, target: str) -> None:

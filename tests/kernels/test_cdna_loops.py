@@ -55,6 +55,7 @@ def check(case: Case) -> None:
     assert abs(clocks(chip, spec, config) - listed) <= 0.01 * listed, config
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("number", range(0, 80, 11))
 def test_a_sample_of_the_table(number: int) -> None:
     """Some of the clocks that the picker goes by, within 1 % of the kernels' as they are."""
@@ -81,6 +82,7 @@ def test_the_table_is_whole() -> None:
     }
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("kind", [Cdna3Config, Cdna4Config])
 @pytest.mark.parametrize(
     ("tile", "load", "mma"), [((256, 128), 4, 8), ((256, 64), 4, 4), ((128, 64), 4, 4), ((128, 128), 2, 2)]

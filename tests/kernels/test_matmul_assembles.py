@@ -28,7 +28,7 @@ from tilekit.targets import SM_90A, SM_100A, Target
         )
         for chip in CHIPS
         for breadth in (False, True)
-        for i, spec in enumerate(sampled_specs(chip, breadth=breadth)[:: 1 if breadth else 8])
+        for i, spec in enumerate(sampled_specs(chip, breadth=breadth)[:: 1 if breadth else 12])
     ],
 )
 def test_assembles_without_a_loss(chip: Target, spec: MatmulSpec, breadth: bool) -> None:

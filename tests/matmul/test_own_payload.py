@@ -69,6 +69,7 @@ def test_exact_on_hopper(payload: tk.OwnPayload, config: Any) -> None:
     assert (result == expected).all()
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("config", BLACKWELL)
 @pytest.mark.parametrize("payload", [STAGED, AHEAD], ids=["staged", "ahead"])
 def test_exact_on_blackwell(payload: tk.OwnPayload, config: Any) -> None:

@@ -137,6 +137,7 @@ def test_random_products(chip: str, seed: int) -> None:
     run(Case.random(random, 160), chip, seed, here)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("chip", ["sm_89", "sm_120a"])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_8bit_products(chip: str, seed: int) -> None:
@@ -335,6 +336,7 @@ def _ignoring_one_line_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PieceTile, "_lines_left", lambda self, w, k: [left + 1 for left in right(self, w, k)])
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     "mutant",
     [

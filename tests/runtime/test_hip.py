@@ -36,6 +36,7 @@ def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_with_a_runtime(name: str, rocm: Path) -> None:
     """What the scenario of that name says of itself."""
@@ -43,6 +44,7 @@ def test_with_a_runtime(name: str, rocm: Path) -> None:
     assert answer.returncode == 0, answer.stderr[-3000:]
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("name", EMULATED)
 def test_with_an_emulated_gpu(name: str, rocm: Path) -> None:
     """What the scenario of that name says of itself: launches are executed."""

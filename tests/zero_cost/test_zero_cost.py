@@ -136,6 +136,7 @@ def claiming_slower(ptx: str) -> str:
     )
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("make", "change", "part", "kind"),
     [

@@ -117,7 +117,11 @@ def clamp_negative(values: Array) -> Array:
 
 def extremum(name: str, a: Array, b: Array, nan: bool) -> Array:
     """``min`` and ``max``: the number beside a NaN unless ``nan``; a negative zero is less than a positive one."""
-    result = getattr(np, f"{name}imum")(a, b)
+    result: Array = getattr(np, f"{name}imum")(a, b)
+    flat = result.ravel()
+    square = flat.dot(flat)
+    if square == square and result.all():  # no NaN, which numpy passes on, and no zero
+        return result
     result = np.where(np.isnan(a), b, np.where(np.isnan(b), a, result))
     if not result.all():
         first_less = np.signbit(a)

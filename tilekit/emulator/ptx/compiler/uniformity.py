@@ -12,7 +12,7 @@ Lanes that parted always meet at the branch's post-dominator, so those two cases
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tilekit.emulator.ptx.compiler.control_flow import Block, members, reachable
@@ -24,6 +24,7 @@ from tilekit.emulator.ptx.language.syntax import (
     Immediate,
     Operand,
     PairOperand,
+    Register,
     RegisterOperand,
     SpecialRegister,
     SymbolOperand,
@@ -64,13 +65,11 @@ def analyse_uniformity(
     In ``lockstep`` the lanes are those of many warps.
     """
     thread_ids = _copies_of_tid(code) if aligned_warps else 0
-    written = [0] * len(blocks)
-    for block in blocks:
-        for position in range(block.start, block.end):
-            for register in code[position].defs:
-                written[block.index] |= 1 << register.number
+    written = [_bits(r for each in code[block.start : block.end] for r in each.defs) for block in blocks]
     tainted, contested = thread_ids | varying, varying
     regions: set[int] = set()
+    undecided = [(decoded, _bits(decoded.defs), _bits(decoded.uses)) for decoded in code if decoded.defs]
+    reached = ~0
     changed = True
     while changed:
         changed = False
@@ -79,7 +78,11 @@ def analyse_uniformity(
         def uniform(operand: Operand, mixed: int = mixed) -> bool:
             return _operand_uniform(operand, mixed, special)
 
-        for decoded in code:
+        # An instruction whose results are all tainted stays so; another may change when its registers have.
+        undecided = [each for each in undecided if each[1] & ~tainted]
+        for decoded, defs, uses in undecided:
+            if not (defs | uses) & reached:
+                continue
             guard = decoded.guard
             if guard is not None and mixed >> guard.register.number & 1:
                 results: tuple[bool, ...] = (False,) * len(decoded.defs)
@@ -93,7 +96,7 @@ def analyse_uniformity(
                 if not result and not tainted >> register.number & 1:
                     tainted |= 1 << register.number
                     changed = True
-        mixed = tainted | contested
+        mixed, before = tainted | contested, mixed
         for block in blocks:
             if block.index in regions or len(block.successors) < 2 or block.start == block.end:
                 continue
@@ -102,7 +105,16 @@ def analyse_uniformity(
                 added = _contested(block, blocks, written) & ~contested
                 contested |= added
                 changed = True
+        reached = (tainted | contested) & ~before
     return Uniformity(tainted, contested)
+
+
+def _bits(registers: Iterable[Register]) -> int:
+    """The set of these registers."""
+    bits = 0
+    for register in registers:
+        bits |= 1 << register.number
+    return bits
 
 
 def _diverges(branch: Decoded, mixed: int) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tilekit.emulator.core.errors import PtxSyntaxError
 
 _TOKEN = re.compile(
     r"""
-      (?P<space>[ \t\r\f]+)
-    | (?P<newline>\n)
+    [ \t\r\f]*
+    (?:
+      (?P<newline>\n)
     | (?P<note>//@[^\n\0]*)
     | (?P<comment>//[^\n\0]*|/\*.*?\*/)
     | (?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?
@@ -24,13 +26,14 @@ _TOKEN = re.compile(
     | (?P<dotted>\.[A-Za-z0-9_]+(?:::[A-Za-z0-9_]+)*)
     | (?P<string>"(?:[^"\\]|\\.)*")
     | (?P<mark><<|>>|<=|>=|==|!=|&&|\|\||[{}()\[\],;:|!@<>=+\-*/~&^?])
+    | \Z
+    )
     """,
     re.VERBOSE | re.DOTALL,
 )
 
 
-@dataclass(slots=True, frozen=True)
-class Token:
+class Token(NamedTuple):
     """One token: its kind (``word``, ``dotted``, ``number``, ``string``, ``mark``, ``end``), text and place."""
 
     kind: str
@@ -70,12 +73,15 @@ def tokenize(text: str) -> TokenStream:
     while position < size:
         match = match_at(text, position)
         if match is None:
+            position = size - len(text[position:].lstrip(" \t\r\f"))
             if text[position] == "\0" and not text[position:].strip("\0\n "):
                 break  # compilers hand over C strings with their terminator
             column = position - line_start + 1
             raise PtxSyntaxError(f"unexpected character {text[position]!r}", line=line, column=column)
         kind = match.lastgroup
-        end = match.end()
+        if kind is None:
+            break  # what was left is space
+        position, end = match.span(kind)
         if kind == "newline":
             line += 1
             line_start = end
@@ -90,9 +96,8 @@ def tokenize(text: str) -> TokenStream:
                 provenance[line] = body
             else:
                 annotations.append((line, body))
-        elif kind != "space":
-            assert kind is not None
-            tokens.append(Token(kind, match.group(), line, position - line_start + 1, position, end))
+        else:
+            tokens.append(Token(kind, text[position:end], line, position - line_start + 1, position, end))
             last_token_line = line
         position = end
     tokens.append(Token("end", "", line, 1, size, size))
