@@ -228,6 +228,11 @@ class Arguments:
         return 0 in self.out.shape
 
     @property
+    def neutral(self) -> dict[str, float]:
+        """What totals are where there is nothing to compute, by the names of their arrays."""
+        return self.epilogue.neutral
+
+    @property
     def arrays(self) -> dict[str, ArrayView]:
         """Everything in memory, by the names of `Addresses`."""
         return {"a": self.a, "b": self.b, "out": self.out, **self.epilogue.views}

@@ -100,6 +100,7 @@ class CompiledKernel(FamilyKernel):
                 arguments.call, Addresses.of(addresses), resident, scratch
             ),
             lambda launch: self.work(arguments.call.problem, launch),
+            arguments.neutral,
         )
 
     swapped = False

@@ -134,6 +134,11 @@ class EpilogueArguments:
         more = {} if self.written is None else self.written.views
         return {**{name: view for name, view in given.items() if isinstance(view, ArrayView)}, **more}
 
+    @property
+    def neutral(self) -> dict[str, float]:
+        """What totals of no element are, by the names of their arrays."""
+        return {} if self.written is None else self.written.neutral
+
     def functions(self, activation: Activation | None) -> ElementwiseSpec | WrittenSpec:
         """What a kernel must do with them."""
         if self.written is not None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from tilekit.annotations import call_checked
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
+from tilekit.arrays.filling import fill
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, HipStaging, Staging
 from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError, CallError, FindingWarning
@@ -55,6 +56,8 @@ class BoundArrays:
         Grid and parameters, from addresses by name, the clusters that the device runs at once, and a source of memory.
     work
         What a launch does, for the emulator's estimate of its time.
+    neutral
+        What totals of no element are, by the names of their arrays.
     """
 
     views: Mapping[str, ArrayView]
@@ -62,6 +65,7 @@ class BoundArrays:
     result: Any
     launch: Callable[[Mapping[str, int], int, Scratch], Launch]
     work: Callable[[Launch], Work]
+    neutral: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def out(self) -> ArrayView:
@@ -70,7 +74,7 @@ class BoundArrays:
 
 
 class Plan:
-    """A bound call. This base class is the plan of an empty output: nothing to launch.
+    """A bound call. This base class is the plan of a call without elements: nothing to launch.
 
     Attributes
     ----------
@@ -86,12 +90,15 @@ class Plan:
     def __init__(self, bound: BoundArrays) -> None:
         self.out = bound.result
         self._view = bound.out
+        self._totals = [(bound.views[name], value) for name, value in bound.neutral.items()]
 
     @call_checked
     def __call__(self, stream: Any = None, *more: Any) -> Any:
         """Launch, without waiting, on `stream` or the current stream of the arrays' library; return the output."""
         if more:
             raise _bound_already()
+        for view, value in self._totals:
+            fill(view, value, resolve_stream(stream, self._view))
         return self.out
 
     def trace(self) -> TileTrace:

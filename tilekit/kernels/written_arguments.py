@@ -13,6 +13,7 @@ from tilekit.annotations import number
 from tilekit.arrays import ArrayView, c_strides, host_array, is_array, require_output, view_of
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.dtypes import BF16, F16, F32, DType
+from tilekit.epilogue.combining import NEUTRAL
 from tilekit.epilogue.graph import Graph
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
 from tilekit.epilogue.whole_operands import whole_operand
@@ -159,12 +160,6 @@ class WrittenArguments:
                 extras.append(Extra(f"total{index}", F32, extent))
         if results is not None:
             require_as_many(graph, results, before)
-        if extras and 0 in out.shape:
-            raise ArgumentError(
-                f"{graph.name} stores more than the result, which has no elements, shape {out.shape}; nearest: a "
-                "result of one element",
-                code="TK-EPI-004",
-            )
         names = reader.names | {extra.name: f"out[{index}]" for index, extra in enumerate(extras, before)}
         found = cls(spec, reader.operands, reader.source, reader.numbers, reader.matrices, tuple(extras), names)
         return found.storing(results) if results else found
@@ -188,6 +183,12 @@ class WrittenArguments:
         """The same where what is stored are views, of these arrays."""
         extras = zip(self.extras, arrays, strict=True)
         return replace(self, extras=tuple(replace(extra, array=array) for extra, array in extras))
+
+    @property
+    def neutral(self) -> dict[str, float]:
+        """What totals of no element are, by the kernel's names."""
+        totals = self.spec.graph.totals
+        return {f"total{index}": NEUTRAL[total.combine] for index, total in enumerate(totals)}
 
     @property
     def complete(self) -> bool:
@@ -232,7 +233,7 @@ def require_as_many(graph: Graph, results: Sequence[Any], before: int = 1) -> No
 def require_behind(view: ArrayView, name: str) -> None:
     """Raise `ArgumentError` (``TK-EPI-004``) for totals whose values do not lie behind each other."""
     lines = zip(view.shape, view.strides, c_strides(view.shape), strict=True)
-    if any(stride != packed for extent, stride, packed in lines if extent > 1):
+    if 0 not in view.shape and any(stride != packed for extent, stride, packed in lines if extent > 1):
         raise ArgumentError(
             f"{name} has strides {view.strides} (elements): its values must lie behind each other; nearest: an array "
             "in C order",

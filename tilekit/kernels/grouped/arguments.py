@@ -101,6 +101,11 @@ class GroupedArguments(OwnArguments):
         return super().empty or self.bounds.shape[0] == 0
 
     @property
+    def neutral(self) -> dict[str, float]:
+        """What totals are where there is nothing to compute: without groups, what they were."""
+        return super().neutral if self.bounds.shape[0] else {}
+
+    @property
     def store(self) -> str:
         """How the result can be stored; where there is none, as kernels of groups do on every chip."""
         return "tma" if self.empty else super().store
