@@ -16,10 +16,10 @@ def fill(view: ArrayView, value: float, stream: int) -> None:
     if view.device == "cpu":
         host_array(view)[...] = value
     elif count:
-        bits, ordinal = int(np.float32(value).view(np.uint32)), int(view.device[1])
+        bits, ordinal = np.float32(value).view(np.uint32), int(view.device[1])
         if view.device[0] == "hip":
             with hip.activated(ordinal):
-                hip.call("hipMemsetD32Async", view.address, bits, count, stream)
+                hip.call("hipMemsetD32Async", view.address, int(bits.view(np.int32)), count, stream)
         else:
             with driver.activated(driver.context_for(ordinal)):
-                driver.call("cuMemsetD32Async", view.address, bits, count, stream)
+                driver.call("cuMemsetD32Async", view.address, int(bits), count, stream)

@@ -195,6 +195,11 @@ class Double:
             ctypes.memmove(destination, data, size)
         return None
 
+    def _hipMemsetD32Async(self, address: int, value: int, count: int, stream: int, *_: int) -> int | None:
+        failed = self._drain(0, stream)
+        self._device_bytes(address, 4 * count).view(np.uint32)[:] = value & 0xFFFFFFFF
+        return failed
+
     def _device_bytes(self, address: int, size: int) -> Any:
         allocation, offset = self.memory.at(address, size, "a copy")
         return allocation.data[offset : offset + size]

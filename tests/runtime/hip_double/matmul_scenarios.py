@@ -15,6 +15,7 @@ import pytest
 import tilekit
 from tests.runtime.hip_double.double import Double
 from tests.runtime.hip_double.emulation import Emulation
+from tilekit.epilogue import column_max, column_min, column_sum
 from tilekit.errors import ArgumentError
 from tilekit.kernels import plan as plans
 from tilekit.runtime import hip
@@ -38,8 +39,8 @@ class InMemory:
     def __init__(self, values: np.ndarray[Any, Any], ordinal: int) -> None:
         self.shape, self.dtype = values.shape, values.dtype
         with hip.activated(ordinal):
-            self.buffer = hip.HipBuffer(values.nbytes)
-            self.buffer.write(np.ascontiguousarray(values).tobytes())
+            self.buffer = hip.HipBuffer(max(values.nbytes, 1))  # of no element too there is an address
+            self.buffer.write(np.ascontiguousarray(values).tobytes() or bytes(1))
         self.ordinal = ordinal
         self.__cuda_array_interface__ = {
             "version": 3,
@@ -53,7 +54,8 @@ class InMemory:
         """The elements, once the device has done what it was asked to."""
         with hip.activated(self.ordinal):
             hip.synchronize()
-            return np.frombuffer(self.buffer.read(), self.dtype).reshape(self.shape)
+            data = b"" if 0 in self.shape else self.buffer.read()
+            return np.frombuffer(data, self.dtype).reshape(self.shape)
 
 
 def operands(seed: int, m: int, n: int, k: int, dtype: Any) -> tuple[Any, Any, Any]:
@@ -105,6 +107,17 @@ def arrays_of_either_gpu_stay_there(double: Double, emulation: Emulation) -> Non
         np.testing.assert_array_equal(out.read(), expected)
     assert all(report.clean for report in emulation.reports)
     assert hip.call("hipGetDevice") == 0  # as it was
+
+
+@scenario
+def totals_of_nothing_are_filled(double: Double, emulation: Emulation) -> None:
+    """Of a product without rows the columns' totals are 0, -inf and inf, in memory of the second GPU; nothing runs."""
+    call = tilekit.epilogue(lambda x: (x, column_sum(x), column_max(x), column_min(x)))()
+    a, b = (InMemory(np.zeros(shape, np.float16), 1) for shape in ((0, 64), (64, 72)))
+    out = [InMemory(np.full(shape, 7, dtype), 1) for shape, dtype in (((0, 72), np.float16), *[(72, np.float32)] * 3)]
+    tilekit.matmul(a, b, out=tuple(out), epilogue=call)
+    assert [set(one.read().tolist()) for one in out] == [set(), {0.0}, {-np.inf}, {np.inf}]
+    assert not double.launches
 
 
 @scenario

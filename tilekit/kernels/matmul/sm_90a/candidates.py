@@ -23,7 +23,7 @@ With all of them 3104x1528x7016 is one wave of 132 tiles of 256x144: 99.8 us, an
 """
 
 
-_EITHER = range(72, 104, 8)
+_ONE_OR_TWO_SLICES = range(72, 104, 8)
 """Columns of tiles of 64 rows whose stages hold one slice of K, or two.
 
 Of 912x472x3952, A transposed, 64x80 in 4x2 takes 10.8 us with eleven stages of one and 12.2 with five of two; of 17
@@ -39,8 +39,8 @@ def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
 
 
 _SWAPPED = (
-    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(8, _EITHER.stop, 8)),
-    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(_EITHER.start, 200, 8)),
+    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(8, _ONE_OR_TWO_SLICES.stop, 8)),
+    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(_ONE_OR_TWO_SLICES.start, 200, 8)),
     *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in range(16, 264, 8)),
     *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(40, 192, 8)),
     *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 24, *range(32, 136, 8))),
@@ -50,7 +50,7 @@ _SWAPPED = (
 CANDIDATES = (
     *_SWAPPED,
     *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
-    *(MatmulConfig(tile=(64, n), consumers=1) for n in _EITHER),
+    *(MatmulConfig(tile=(64, n), consumers=1) for n in _ONE_OR_TWO_SLICES),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
     *(MatmulConfig(tile=(256, n), consumers=2) for n in range(48, 136, 8)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0, swap_ab=swap) for swap in (False, True) for n in _TALL),
