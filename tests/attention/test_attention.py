@@ -28,7 +28,7 @@ def sampled(cases: Any, every: int) -> list[Any]:
     ]
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize(("target", "number"), sampled(range(12), 12))
 def test_generated_calls_are_those_of_float64(target: str, number: int) -> None:
     """Head dims, ratios of heads, ragged lengths, masks and caps at random."""
@@ -41,7 +41,7 @@ def test_generated_calls_on_a_gpu_are_those_of_float64() -> None:
     check_on_gpu(generated(400, seed=23, longest=700))
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize(("target", "elements"), sampled([64, 96, 128, 192, 256], 5))
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_query_that_knows_one_key_gets_its_value(target: str, elements: int, causal: bool) -> None:
@@ -116,7 +116,7 @@ def test_blackwell_shares_of_keys_add_up(seed: int) -> None:
     check(case, seed=seed, target="sm_100a", multiprocessors=6)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("memory", [{}, {"own_output": False}, {"query_stages": 2}])
 @pytest.mark.parametrize("seed", range(4))
 def test_ctas_that_take_several_tiles_get_each_right(seed: int, memory: dict[str, Any]) -> None:

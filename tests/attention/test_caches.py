@@ -17,6 +17,7 @@ from tilekit.kernels.attention.compiled import chosen
 TARGETS = ("sm_90a", "sm_100a")
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "number", [0, 1, *(pytest.param(number, marks=pytest.mark.breadth) for number in range(2, 40))]
@@ -45,6 +46,7 @@ def test_shares_of_a_paged_cache_add_up_to_the_same_bits(target: str, seed: int)
     np.testing.assert_array_equal(out.view(np.uint16), other.view(np.uint16))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("page", [0, 16, 256])
 @pytest.mark.parametrize("length", [1, 7, 127, 128, 129])
 def test_ends_at_and_beside_a_tile(page: int, length: int) -> None:
@@ -62,6 +64,7 @@ def test_many_boxes_are_within_the_registers_of_the_load_role(elements: int, pag
     check(case)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("page", [8, 24, pytest.param(40, marks=pytest.mark.breadth)])
 def test_many_queries_over_small_blocks(target: str, page: int) -> None:

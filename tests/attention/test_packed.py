@@ -45,6 +45,7 @@ def test_ctas_that_take_tiles_of_several_sequences_get_each_right(target: str, s
     check(case, target=target, config=config, seed=seed, multiprocessors=3)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "memory", [{"own_output": False}, {"query_stages": 2}, {"warpgroups": 1}, {"warpgroups": 3}, {"claims": False}]
 )

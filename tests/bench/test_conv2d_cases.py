@@ -65,6 +65,7 @@ def test_the_reference_is_the_definition(shape: str) -> None:
     assert not case.accuracy(operands, right).right
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_case_is_checked_and_timed(shape: str) -> None:
     """tilekit's entrant computes it, with all that can be fused; one that has an element wrong is found."""

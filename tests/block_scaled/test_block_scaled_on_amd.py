@@ -117,7 +117,7 @@ def ping_pong(kind: str, fields: dict[str, Any], seed: int) -> None:
     assert plan.report.clean
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("number", range(len(PING_PONGS)))
 def test_ping_pong(kind: str, number: int) -> None:

@@ -27,7 +27,7 @@ def check(found: Any, exact: Any) -> None:
     np.testing.assert_array_equal(found.astype(np.float64), exact.astype(found.dtype).astype(np.float64))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(20))
 def test_exact_products(kind: str, seed: int) -> None:

@@ -233,7 +233,7 @@ PLANTED: list[tuple[str, Plant, ScaledProduct]] = [
 ]
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize(("plant", "case"), [one[1:] for one in PLANTED], ids=[one[0] for one in PLANTED])
 def test_a_planted_defect_is_found(plant: Plant, case: ScaledProduct, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same case is right without it, and with it wrong, or stopped by a check."""

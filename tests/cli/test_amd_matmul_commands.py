@@ -10,6 +10,7 @@ import pytest
 SMALL = ("--m", 130, "--n", 136, "--k", 144)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("target", "options", "config"),
     [

@@ -59,6 +59,7 @@ def nothing_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.breadth)])
 @pytest.mark.parametrize(("command", "option"), tuple(options()))
@@ -76,7 +77,7 @@ def test_odd_options_end_in_a_message(invoke: Any, command: str, option: str, ev
             assert result.output.strip(), where
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("target", ["/dev/full", "closed", "a pipe whose reader has gone"])
 @pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"], ["lint", "examples/double.ptx"]], ids=str)
 def test_an_output_that_cannot_be_written(words: list[str], target: str, tmp_path: Path) -> None:

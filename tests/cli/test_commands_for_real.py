@@ -38,6 +38,7 @@ def test_dump_of_the_real_matmul_for_blackwell(invoke: Any, tmp_path: Any) -> No
     assert "clc.response" in explained
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -13,6 +13,7 @@ import tilekit
 SMALL = ("--h", 5, "--w", 4, "--c", 8, "--k", 16)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a"])
 @pytest.mark.parametrize(
     ("options", "label", "kind"),

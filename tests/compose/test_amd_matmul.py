@@ -39,7 +39,7 @@ def test_the_driver_knows_no_vendor() -> None:
     assert VENDORS.search(ast.unparse(tree)) is None
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
 @pytest.mark.parametrize("target", CHIPS)
 def test_exact_integers(target: str, sync: Sync) -> None:
@@ -52,7 +52,7 @@ def test_exact_integers(target: str, sync: Sync) -> None:
         np.testing.assert_array_equal(d, product(a, b).astype(BF16))
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
 @pytest.mark.parametrize("target", CHIPS)
@@ -124,7 +124,7 @@ CONFIGS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.sampled(one_in=12)
+@pytest.mark.sampled(one_in=24)
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: str(config["tile"]))
 @pytest.mark.parametrize("target", CHIPS)
@@ -158,7 +158,7 @@ def test_any_pitch_and_address(target: str, apart: int) -> None:
     np.testing.assert_array_equal(d, product(a, b))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("target", CHIPS)
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
 def test_bias_and_activation(target: str, activation: Any) -> None:

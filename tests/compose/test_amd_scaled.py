@@ -35,7 +35,7 @@ def scaled(rng: np.random.Generator, dtype: tk.DType, rows: int, k: int) -> tupl
     return raw, powers.view(ml_dtypes.float8_e8m0fnu), values * np.repeat(2.0 ** (powers.astype(float) - 127), 32, 1)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("sync", [tk.SplitCounterSync, tk.SingleCounterSync, tk.BarrierSync], ids=lambda s: s.__name__)
 @pytest.mark.parametrize("types", [(tk.E4M3,), (tk.E2M1X2,), (tk.E5M2, tk.E4M3)], ids=str)
 def test_exact(types: tuple[tk.DType, ...], sync: Sync) -> None:

@@ -106,7 +106,7 @@ def check(config: Config, shape: tuple[int, int, int], seed: int) -> None:
     np.testing.assert_array_equal(d, product(a, b).astype(out))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("config", FIRST, ids=str)
 def test_exact_integers(config: Config) -> None:
     """Small integers, bit for bit, in a shape that ends inside tiles and k-blocks."""
@@ -122,6 +122,7 @@ def test_exact_integers_of_every_config(config: Config, shape: tuple[int, int, i
     check(config, shape, seed)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("config", EVERY, ids=str)
 def test_registers_and_lds(config: Config) -> None:
     """LLVM assembles each without scratch memory, in the registers that are given here, and LDS holds tiles alone."""
@@ -138,7 +139,7 @@ def test_registers_and_lds(config: Config) -> None:
     assert {array.kind for array in kernel.traced.shared} == {"tile"}
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("config", FIRST[:4], ids=str)
 def test_places(config: Config) -> None:
     """Each row picks one column of the other operand: every element of the output says where it comes from."""
@@ -168,6 +169,7 @@ def test_batches_and_functions(driver: str) -> None:
     np.testing.assert_array_equal(d, np.maximum(product(a, b) + bias, 0))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("config", FIRST[:4], ids=str)
 def test_an_empty_sum(config: Config) -> None:
     """K of 0 gives zeros."""
@@ -251,7 +253,7 @@ def test_what_the_schedules_refuse() -> None:
         tk.Mfma(a, b, waves=8, columns=3)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize(
     ("driver", "dtype", "share"),
     [("ping_pong", tk.BF16, 0.97), ("ping_pong", tk.E4M3, 0.98), ("interleaved", tk.BF16, 0.98),

@@ -77,6 +77,7 @@ def check(kernel: tk.ComposedKernel, m: int, n: int, k: int, *, gate: bool, seed
     np.testing.assert_array_equal(sums, exact.sum(1))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("cluster", [(1, 1), (1, 2), (2, 1), (2, 2)])
 def test_row_sums_in_clusters(cluster: tuple[int, int]) -> None:
     """Tiles that only fill a cluster count too, and columns beyond the output add nothing."""

@@ -309,6 +309,7 @@ MAKERS: dict[str, tuple[Callable[[], OwnComponents], str]] = {
 }
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_makes_a_component_takes_what_it_is_given(name: str) -> None:
     """Of `tilekit.matmul`'s components, too: by what each maker is called with."""

@@ -40,6 +40,7 @@ def test_majors_and_grids_of_warps(majors: tuple[str, str], grid: tuple[int, int
     check(kernel, (tk.BF16, tk.BF16), (104, 72, 136), majors=majors)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("target", "a", "b"),
     [

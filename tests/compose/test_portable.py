@@ -25,21 +25,21 @@ CHOICES = [pytest.param(*found, id=f"{found[0]} {found[1]}".replace(" ", "-")) f
 FASTEST = [pytest.param(target, tk.portable_choices(target)[0], id=target) for target in TARGETS]
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize(("target", "choice"), CHOICES)
 def test_exact_integers(target: str, choice: tk.PortableChoice) -> None:
     """Small integers, bit for bit, in a shape that ends inside tiles and k-blocks; poisoned outputs; no finding."""
     exact(target, choice, 0)
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize(("target", "choice"), CHOICES)
 def test_places(target: str, choice: tk.PortableChoice) -> None:
     """Every element of the output says which elements it was made of."""
     places(target, choice, 1)
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize(("target", "choice"), [c for c in CHOICES if c.values[1].load.__name__ in
                                                 ("RegisterLoader", "CpAsyncLoader")])  # fmt: skip
 def test_rows_that_begin_anywhere(target: str, choice: tk.PortableChoice) -> None:
@@ -56,6 +56,7 @@ def test_twenty_seeds(target: str, choice: tk.PortableChoice, seed: int) -> None
         body(target, choice, seed)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("target", "choice"), FASTEST)
 def test_batches_and_functions(target: str, choice: tk.PortableChoice) -> None:
     """A batch whose matrices are B's and a bias with an activation, in f32, several tiles to a CTA."""
@@ -71,7 +72,7 @@ def test_batches_and_functions(target: str, choice: tk.PortableChoice) -> None:
     np.testing.assert_array_equal(d, np.maximum(product(a, b) + bias, 0))
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("load", [None, tk.RegisterLoader], ids=["fastest", "registers"])
 @pytest.mark.parametrize(
     ("target", "op", "dtype", "out"),

@@ -77,6 +77,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("to", "tile_n", "layout", "staged"), CASES)
 def test_results(to: str, tile_n: int, layout: str, staged: bool) -> None:
     """Values and scales are those of `tilekit.quantise`, of several tiles a CTA, and nothing beside them is written."""

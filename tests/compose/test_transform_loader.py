@@ -120,7 +120,7 @@ def check(made: tk.ComposedKernel, inputs: dict[str, Array], exact: Array, seed:
 SHAPES = [(64, 64, 64), (70, 200, 203), (130, 8, 1)]
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("majors", [("k", "k"), ("mn", "mn"), ("k", "mn")], ids="-".join)
 @pytest.mark.parametrize(("slices", "columns"), [(1, 128), (2, 64), (2, 128)])
 def test_int8_of_either_major(majors: tuple[str, str], slices: int, columns: int) -> None:

@@ -29,6 +29,7 @@ CALLS: list[tuple[Any, Any, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("x", "w", "how"), CALLS, ids=str)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a"])
 def test_a_kernel_binds_what_its_call_takes(x: Any, w: Any, how: dict[str, Any], chip: str) -> None:

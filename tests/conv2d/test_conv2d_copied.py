@@ -83,6 +83,7 @@ def test_each_way_to_load(case: Convolution) -> None:
     case.run(seed=case.x[3])
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("case", [drawn(seed, chip) for seed in range(SEEDS) for chip in WARP_CHIPS], ids=str)
 def test_drawn(case: Convolution) -> None:
     """Types, shapes, strides, padding, dilation, groups, layouts, configs and epilogues, all drawn."""
@@ -328,6 +329,7 @@ def _adding_another_block(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PixelLoader, "_digit", lambda self, which, call: right(self, which, call) + (which == "right"))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "mutant",
     [

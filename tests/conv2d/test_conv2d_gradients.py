@@ -240,7 +240,7 @@ def _several(spec: Any, chip: Any, filters: int, channels: int, pixels: int) -> 
     return max(parts for parts in range(1, 6) if pixels % parts == 0)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("seed", range(6))
 def test_filters_of_one_place_are_products_without_a_copy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No array is rearranged; a sum over pixels that is made in parts equals the whole one."""
@@ -284,7 +284,7 @@ def test_a_gradient_of_all_pixels_is_written_where_it_belongs(
     assert len(seen) == copies
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.breadth) for seed in range(5, 30))])
 def test_strided_gradients_with_turned_filters(seed: int) -> None:
     """Each remainder of the stride has its places of the filters, some of them one, some none."""

@@ -45,6 +45,7 @@ def computed(number: int, **emulator: Any) -> tuple[Any, Any]:
     return out, out
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("seed", range(6))
 def test_turned_filters_are_exact(seed: int) -> None:
     """Places, padding, dilation, tiles, clusters and shares drawn at random, in several orders of warps."""

@@ -44,6 +44,7 @@ def smooth(x, like, column, row, one):  # type: ignore[no-untyped-def]
     )
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("function", [whole, smooth], ids=["whole", "smooth"])
 def test_composed_amd_kernels(target: str, function: tilekit.epilogue.python.EpilogueFunction) -> None:
@@ -89,7 +90,7 @@ def gated(x, gate, factor):  # type: ignore[no-untyped-def]
 FIELDS = ({}, {"driver": "ping_pong"}, {"driver": "interleaved"}, {"mma_columns": 2, "swap_ab": True}, {"split_k": 2})
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("fields", FIELDS, ids=str)
 @pytest.mark.parametrize("kind", [tilekit.Cdna3Config, tilekit.Cdna4Config])
 def test_the_family_s_kernels(kind: type[tilekit.Cdna4Config], fields: dict[str, Any]) -> None:

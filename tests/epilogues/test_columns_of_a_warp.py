@@ -45,7 +45,7 @@ def asked(x, bias):  # type: ignore[no-untyped-def]
     return y, column_sum(y)
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("out", ["bf16", "f32"])
 def test_position_coded_columns(name: str, out: str) -> None:
@@ -59,7 +59,7 @@ def test_position_coded_columns(name: str, out: str) -> None:
             assert (one == np.asarray(wanted).astype(one.dtype)).all()
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("out", [BF16, ml_dtypes.float8_e4m3fn])
 def test_bias_and_scale_of_columns(name: str, out: type) -> None:

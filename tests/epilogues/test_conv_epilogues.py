@@ -137,7 +137,7 @@ def check_everything(target: str, x: Any, w: Any, how: dict[str, Any], seed: int
         np.testing.assert_array_equal(one, expected, err_msg=f"{target} {x} {w} {how} {seed}")
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_place_and_total(target: str, name: str) -> None:
@@ -163,6 +163,7 @@ def check_drawn(target: str, seed: int) -> None:
             return check_everything(target, x, w, how, seed)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("seed", [5, None], ids=["5", "fresh"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_drawn_convolutions(target: str, seed: int | None) -> None:
@@ -178,7 +179,7 @@ def test_more_drawn_convolutions(target: str, seed: int) -> None:
     check_drawn(target, seed)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("name", ["an engine over images", "groups", "a stem by lines"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_totals_beside_float64(target: str, name: str) -> None:
@@ -236,7 +237,7 @@ def test_one_array_for_the_result_alone() -> None:
         assert all((one == value).all() for one, value in zip(found, (144, 144, 1152, 1296), strict=True))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("name", ["an engine over images", "groups", "a stem by lines", "a product"])
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_80"])
 def test_kernels_bind_several_results(target: str, name: str) -> None:
@@ -343,6 +344,7 @@ def test_results_apart_from_what_is_read() -> None:
         tilekit.conv2d(images, filters[:16], out=(out, out))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_80", "sm_89", "sm_120a"])
 def test_the_picker_has_configs_for_all(target: str) -> None:
     """Whichever way images are loaded, and all of them upright."""
@@ -377,6 +379,7 @@ def test_machine_code_has_no_spills(target: str, name: str) -> None:
     assert (used.stack_bytes, used.spill_store_bytes) == (0, 0)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "given", [2, np.float16(2), np.array(2, "f4"), np.full((1, 1), 2, "f2"), np.full((1,) * 4, 2, "f4")]
 )
@@ -399,7 +402,7 @@ def test_one_element(given: Any) -> None:
         tilekit.conv2d(x, w, epilogue=seeded(np.array([2])))
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("target", TARGETS)
 def test_one_result(target: str, groups: int) -> None:

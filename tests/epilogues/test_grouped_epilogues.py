@@ -103,7 +103,7 @@ def drawn(kind: str, seed: int) -> Groups:
     return Groups(kind, sizes, n, k, int(rng.choice([0, 3])))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_place_and_totals_of_rows(target: str, kind: str) -> None:
@@ -112,7 +112,7 @@ def test_every_place_and_totals_of_rows(target: str, kind: str) -> None:
         Groups(kind, (21, 0, 3, 130), 136, apart=2).check(target, seed)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawn_groups(target: str, kind: str) -> None:
@@ -141,7 +141,7 @@ CONFIGS = (
 )
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(("target", "config"), CONFIGS)
 def test_configs(target: str, config: Any) -> None:
     """Several tiles along N add parts of a row, by warps of one block or more, in CTAs of clusters below each other."""

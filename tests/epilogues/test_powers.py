@@ -25,6 +25,7 @@ def known(x):  # type: ignore[no-untyped-def]
     )
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_exponents_that_are_known(target: str) -> None:
     """Whole ones of any size and type of Python's or NumPy's, zero, and fractions."""
@@ -41,6 +42,7 @@ def test_exponents_that_are_known(target: str) -> None:
         np.testing.assert_allclose(reference, exact, rtol=1e-12)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_exponents_that_the_device_knows(target: str) -> None:
     """A negative base to a whole power has a sign or none, to another it is NaN; 0, 1, infinities and NaN as in C."""

@@ -69,7 +69,7 @@ def check_everything(result: tuple[np.ndarray, ...], expected: tuple[np.ndarray,
         assert (found.astype("f8") == wanted.astype(found.dtype).astype("f8")).all()
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 8, 16), (200, 136, 72), (129, 131, 40), (72, 1, 64)])
 def test_every_place_and_total(target: str, m: int, n: int, k: int) -> None:
     """Matrices, rows, columns and numbers, of ragged shapes and of outputs that TMA does not store."""

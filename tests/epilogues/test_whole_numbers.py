@@ -71,6 +71,7 @@ def expected(by: int) -> list[Any]:
     ]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_places_have_a_sign(target: str) -> None:
     """Differences of places, comparisons, shifts and floats of them, of both signs: in kernels and in NumPy."""
@@ -83,6 +84,7 @@ def test_places_have_a_sign(target: str) -> None:
         np.testing.assert_array_equal(reference.astype("f4"), wanted, err_msg=f"reference {index}")
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_no_number_differs_from_all(target: str) -> None:
     """``x != x`` finds NaN, and no other comparison holds of it, as in NumPy."""
@@ -102,6 +104,7 @@ def test_what_is_no_number_differs_from_all(target: str) -> None:
         np.testing.assert_array_equal(reference, exact)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_seeds_are_32_bits_of_either_kind(target: str) -> None:
     """A seed of 2^31 and more is that with the same bits below 0; what asks more than bits has a sign."""

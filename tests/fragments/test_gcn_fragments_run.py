@@ -32,7 +32,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.emulator import Device
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("chip", AMD_CHIPS)
 @pytest.mark.parametrize("name", sorted({f"{group}.{fragment.name}" for group, fragment in gcn_fragments()}))
 def test_runs_alone(name: str, chip: str) -> None:

@@ -60,7 +60,7 @@ POSITIONS = [
 ]
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("gemv", POSITIONS, ids=str)
 def test_every_config_by_position(machine: Machine, gemv: Gemv) -> None:
     """Each element of A, then of B, is where it must be: its value tells its place and comes through unchanged."""

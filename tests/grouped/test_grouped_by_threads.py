@@ -54,6 +54,7 @@ def run(chip: str, seed: int) -> None:
     np.testing.assert_array_equal(out, expected, err_msg=what)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_120a", "gfx942", "gfx950"])
 def test_random_groups(chip: str) -> None:
     """Types, pitches, layouts of the weights, extents and sizes at random."""

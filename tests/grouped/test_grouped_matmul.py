@@ -56,7 +56,7 @@ def _check_ends(sizes: list[int], k: int, n: int, major: str, out_dtype: Any, co
     assert np.array_equal(out, expected)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize(("target", "config"), CONFIGS, ids=str)
 def test_groups_behind_each_other(target: str, config: Any, sizes: list[int]) -> None:
@@ -64,6 +64,7 @@ def test_groups_behind_each_other(target: str, config: Any, sizes: list[int]) ->
     _check_ends(sizes, 200, 136, "k", BF16, config, target)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("major", "out_dtype"), [("mn", BF16), ("k", np.float32), ("mn", np.float16)])
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", ON_GPU])
 def test_majors_and_outputs(target: str, major: str, out_dtype: Any) -> None:
@@ -157,7 +158,7 @@ NONSENSE = [
 """Bounds that no check could have seen: of four groups, ends of 150 rows or counts of up to 60."""
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("kind", ["ends", "counts"])
 @pytest.mark.parametrize("bounds", NONSENSE, ids=str)
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def grouped(kind: str, a: Any, b: Any, **given: Any) -> Any:
     return out
 
 
-@pytest.mark.sampled(one_in=4)
+@pytest.mark.sampled(one_in=8)
 @pytest.mark.parametrize("kind", ["ends", "counts"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("config", CONFIGS)
@@ -104,7 +104,7 @@ def test_exact(config: str, way: str, kind: str) -> None:
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "row_factors.py"))
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 @pytest.mark.parametrize("way", ["staged", "ahead"])
 def test_picked_and_again(way: str, target: str) -> None:
@@ -128,6 +128,7 @@ def doubled(w: tk.Writer, x: tk.Value) -> tk.Value:
     return x * 2.0
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("target", "config"), [CONFIGS["cooperative"], CONFIGS["tensor memory"]], ids=str)
 @pytest.mark.parametrize(
     "own",

@@ -50,7 +50,7 @@ def narrow(chip: Target) -> tuple[MatmulSpec, ...]:
     return MatmulSpec(a, b), MatmulSpec(b, a, F32, "mn", "mn", functions=scaled, store="direct")
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @ON_EACH
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_a_sample_assembles(chip: Target, spec: MatmulSpec) -> None:
@@ -97,7 +97,7 @@ DRIVEN: tuple[tuple[Target, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(("chip", "fields"), DRIVEN, ids=lambda value: str(value)[:60])
 @pytest.mark.parametrize("spec", [SPECS[0], SPECS[4]], ids=lambda spec: spec.name)
 def test_drivers_without_roles_assemble(chip: Target, fields: dict[str, Any], spec: MatmulSpec) -> None:

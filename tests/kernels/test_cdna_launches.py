@@ -29,7 +29,7 @@ def operands(seed: int, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
     return a, b, (a.astype(np.float32) @ b.astype(np.float32)).astype(BF16)
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @ON_EACH
 @pytest.mark.parametrize("majors", ["kk", "kn", "mk", "mn"])
 def test_no_bank_conflicts(target: str, majors: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_groups_of_rows(target: str) -> None:
         assert (found[count:] == 7).all()
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @ON_EACH
 @pytest.mark.parametrize("store", ["wide", "single"])
 @pytest.mark.parametrize("out", ["bf16", "f16", "f32"])

@@ -54,6 +54,7 @@ def run_under(seed: int) -> Any:
     return run
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("case", CASES[::OF_EACH], ids=str)
 def test_a_sample_of_seeds(case: Case) -> None:
     """One case of each driver on each chip, under three seeds."""

@@ -39,7 +39,7 @@ TABLES: dict[str, tuple[LaunchCase, ...]] = {"sm_90a": launches_sm_90a.CASES, "s
 """The kernels, by chip."""
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("run", [run for runs in LAUNCHES.values() for run in runs], ids=str)
 def test_exact(run: Run) -> None:
     """A launch is exact, its report is clean, and nothing around the output changes."""

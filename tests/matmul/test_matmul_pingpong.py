@@ -43,6 +43,7 @@ def exact(a: Array, b: Array) -> Array:
     return np.matmul(a.astype(np.float32), b.astype(np.float32))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("consumers", [2, 3])
 @pytest.mark.parametrize("split_k", [1, 3])
 def test_residuals(consumers: int, split_k: int) -> None:

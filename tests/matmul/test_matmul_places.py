@@ -23,7 +23,7 @@ def strided(values: np.ndarray[Any, Any], pad: int, between: int) -> np.ndarray[
     return view
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(("between", "pad"), [(0, 0), (2, 8), (1, 3)], ids=["dense", "padded", "unaligned"])
 @pytest.mark.parametrize("n", [48, 45], ids=["tma", "direct"])
 @pytest.mark.parametrize("shape", ["matrix", "one", "each"])

@@ -28,7 +28,7 @@ from tests.matmul.matmul_swapped import swapped_cases, swapped_cases_on_gpu
 from tilekit.emulator.ptx.chips import CHIPS
 
 
-@pytest.mark.sampled(one_in=16)
+@pytest.mark.sampled(one_in=32)
 @over(emulator=(*emulated(), *blackwell_cases()), cuda=generated())
 def test_generated(machine: Machine, case: Case) -> None:
     """A case drawn for either chip is right to the last bit, or within its bound, on poisoned and guarded memory."""
@@ -69,7 +69,7 @@ def test_largest(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.sampled(one_in=16)
+@pytest.mark.sampled(one_in=32)
 @over(emulator=swapped_cases(), cuda=swapped_cases_on_gpu())
 def test_swapped(machine: Machine, case: Case) -> None:
     """Kernels that compute the transpose of the output, 8-bit outputs and f32 operands are as right on both chips."""

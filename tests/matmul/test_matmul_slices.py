@@ -68,7 +68,7 @@ def test_more_ctas_than_parts_share_a_sum(
     np.testing.assert_array_equal(np.asarray(d), a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize(
     ("shares", "config", "shape"),
     [

@@ -38,7 +38,7 @@ def test_some_add_by_twos_and_some_one_by_one() -> None:
     assert NARROW.accumulators <= PAIRED_ACCUMULATORS < WIDE.accumulators
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(
     ("config", "shares"), [*((NARROW, n) for n in (2, 3, 4, 5, 8)), *((c, n) for c in SHAPES[1:] for n in (3, 4))]
 )

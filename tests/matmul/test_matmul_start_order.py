@@ -59,7 +59,7 @@ def inputs(name: str) -> Inputs:
     return case.inputs(case.problem, "integers", 0)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("starts", STARTS)
 @pytest.mark.parametrize("name", CASES)
 def test_any_order(name: str, starts: str) -> None:

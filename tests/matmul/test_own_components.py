@@ -113,7 +113,7 @@ OWN = {
 }
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", OWN)
 def test_own_components(target: str, name: str) -> None:

@@ -60,7 +60,7 @@ BLACKWELL = (
 )
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("config", HOPPER)
 @pytest.mark.parametrize("payload", [STAGED, AHEAD], ids=["staged", "ahead"])
 def test_exact_on_hopper(payload: tk.OwnPayload, config: Any) -> None:
@@ -69,7 +69,7 @@ def test_exact_on_hopper(payload: tk.OwnPayload, config: Any) -> None:
     assert (result == expected).all()
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("config", BLACKWELL)
 @pytest.mark.parametrize("payload", [STAGED, AHEAD], ids=["staged", "ahead"])
 def test_exact_on_blackwell(payload: tk.OwnPayload, config: Any) -> None:

@@ -55,7 +55,7 @@ def shared(values: dict[str, Any], *sides: Side) -> dict[str, Any]:
     return {side.name: values[side.name] if side.own else values[side.name][0] for side in sides}
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("config", CONFIGS)
 def test_exact(config: str, way: str) -> None:

@@ -48,7 +48,7 @@ def product(config: BlackwellConfig, *sides: Side) -> tuple[Any, Any]:
     return out, (a.astype("f4") * each_a.swapaxes(-1, -2)) @ (b.astype("f4") * each_b)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("sides", [STAGED, OWN], ids=["for all", "of each matrix"])
 @pytest.mark.parametrize("config", CONFIGS)
 def test_exact(config: str, sides: tuple[Side, Side]) -> None:

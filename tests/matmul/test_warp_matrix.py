@@ -128,7 +128,7 @@ def here(array: Any) -> Any:
     return array, lambda found: found
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("seed", range(5))
 def test_random_products(chip: str, seed: int) -> None:
@@ -137,7 +137,7 @@ def test_random_products(chip: str, seed: int) -> None:
     run(Case.random(random, 160), chip, seed, here)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("chip", ["sm_89", "sm_120a"])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_8bit_products(chip: str, seed: int) -> None:
@@ -146,7 +146,7 @@ def test_random_8bit_products(chip: str, seed: int) -> None:
     run(Case.random_8bit(random, 160), chip, seed, here)
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("majors", [("k", "k"), ("mn", "k"), ("k", "mn"), ("mn", "mn")])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_majors(majors: tuple[str, str], dtype: str) -> None:
@@ -336,7 +336,7 @@ def _ignoring_one_line_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PieceTile, "_lines_left", lambda self, w, k: [left + 1 for left in right(self, w, k)])
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -16,6 +16,7 @@ ALL = [(name, *mutation) for name, case in conv_cases().items() for mutation in 
 SOME = ALL[::13]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", list(conv_cases()))
 def test_unbroken_loaders_are_clean(name: str) -> None:
     """Without a mutation the result is right and nothing is reported, under every schedule and seed."""

@@ -52,7 +52,7 @@ ALL = list(every())
 FAST = [chosen for chosen in ALL if is_fast(*chosen[:2])]
 
 
-@pytest.mark.sampled(one_in=5)
+@pytest.mark.sampled(one_in=10)
 @pytest.mark.parametrize(("launch", "mutation", "change"), FAST, ids=[f"{c[0]}-{c[1].name}" for c in FAST])
 def test_caught_or_explained(launch: str, mutation: Mutation, change: Any) -> None:
     """A mutation is noticed unless it is documented to go unnoticed; broken order is reported by role and barrier."""

@@ -49,7 +49,7 @@ def fast() -> Iterator[tuple[str, Mutation]]:
 FAST = list(fast())
 
 
-@pytest.mark.sampled(one_in=5)
+@pytest.mark.sampled(one_in=10)
 @pytest.mark.parametrize(("name", "mutation"), FAST, ids=[f"{name}-{m.name}" for name, m in FAST])
 def test_reported(name: str, mutation: Mutation) -> None:
     """Broken order in a kernel that another compiler wrote is reported at a line, in words about what is broken."""
@@ -70,7 +70,7 @@ def test_planted(bug: Planted) -> None:
     assert planted_report(PLANTED.index(bug)) in PAGE.read_text()
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("entry", UNNOTICED, ids=[f"{entry.launches[0]}-{entry.pattern}" for entry in UNNOTICED])
 def test_unnoticed(entry: Unnoticed) -> None:
     """Each documented exception has a mutation that nothing notices indeed, and its reason stands on the page."""

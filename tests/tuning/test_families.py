@@ -286,6 +286,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tables: Callable[[tuple[int, int]]
     return seen
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("words", "kind", "chip"),
     [

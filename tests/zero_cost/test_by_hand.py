@@ -89,7 +89,7 @@ def emulate(problem: Problem, clusters: int, seed: int) -> int:
     return launch.grid // 2
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @each_pair
 @pytest.mark.parametrize(("m", "n", "k", "clusters"), CASES)
 def test_emulated(make: Callable[[], Pair], m: int, n: int, k: int, clusters: int) -> None:
@@ -98,6 +98,7 @@ def test_emulated(make: Callable[[], Pair], m: int, n: int, k: int, clusters: in
         emulate(Problem(make(), m, n, k), clusters, seed)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("seed", range(3, 11))
 def test_tiles_are_claimed(seed: int) -> None:
     """Under more schedules, three clusters of CTA pairs share the tiles of fifteen, and none is left out."""

@@ -27,7 +27,7 @@ def inputs_of(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 1 << 32, INPUT_WORDS, np.uint32)
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("first", range(0, 240, 20))
 def test_finished_kernels_do_what_they_mean(first: int) -> None:
     """Two waves, memory that lands as late as it may, every check: no findings, and each word as NumPy has it."""
@@ -43,6 +43,7 @@ def test_finished_kernels_do_what_they_mean(first: int) -> None:
         assert (out == want).all(), seed
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("first", range(1000, 1080, 20))
 def test_improved_kernels_do_what_they_mean(first: int) -> None:
     """Shorter ones, too: the same words, nothing found, and every value kept until it is read."""
@@ -76,7 +77,7 @@ def test_finished_kernels_assemble(chip: str) -> None:
         assert resources.waves_per_simd == finished.counts.waves_per_simd
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_way_uses_what_is_outstanding(seed: int) -> None:
     """On ways drawn at random, whether a launch could take them or not, nothing outstanding is touched."""
@@ -86,6 +87,7 @@ def test_no_way_uses_what_is_outstanding(seed: int) -> None:
         assert too_early(lines, coin(way), finished.counts.accum_offset) is None
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("seed", range(20, 32))
 def test_no_wait_is_superfluous_or_too_strict(seed: int) -> None:
     """Without any of the waits, or with a count one larger, some way uses what is outstanding."""

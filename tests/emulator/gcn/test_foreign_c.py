@@ -75,7 +75,7 @@ UNTOLD = ("polls", "-O0")
 RUN = [(name, level) for name in CASES for level in ("-O0", "-O1", "-O3") if (name, level) != UNTOLD]
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
 @pytest.mark.parametrize(("name", "level"), RUN)
 def test_results(name: str, level: str, chip: str, tmp_path: Path) -> None:

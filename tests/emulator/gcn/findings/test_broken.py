@@ -416,6 +416,7 @@ def test_base_is_clean(name: str, schedule: str) -> None:
     assert report.clean, str(report)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("broken", BROKEN, ids=str)
 def test_broken(broken: Broken) -> None:
     """What is broken is said, or the result is not the base's where no rule is broken."""

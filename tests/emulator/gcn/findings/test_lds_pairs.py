@@ -62,6 +62,7 @@ def races(first: str, second: str, order: str, *, apart: bool) -> bool:
     return queue_of(first) != queue_of(second) and not waited
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("apart", [False, True], ids=["one wave", "two waves"])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("pair", list(product(ACCESSES, ACCESSES)), ids="-".join)

@@ -21,7 +21,7 @@ _TIMED = {
 """Kernels whose warps or CTAs wait on each other in ways that depend on who is first."""
 
 
-@pytest.mark.sampled(one_in=5)
+@pytest.mark.sampled(one_in=10)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_result(case: Case) -> None:
     """The kernel runs under full checking, nothing is found, and its results match the reference."""
@@ -38,7 +38,7 @@ def test_result_without_checks(case: Case) -> None:
     compare(launch, report.printed)
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("schedule", ["random", "fair"])
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in _TIMED], ids=str)
 def test_other_schedules(case: Case, schedule: str) -> None:
@@ -49,7 +49,7 @@ def test_other_schedules(case: Case, schedule: str) -> None:
         assert report.clean, str(report)
 
 
-@pytest.mark.sampled(one_in=9)
+@pytest.mark.sampled(one_in=18)
 @pytest.mark.parametrize("case", [case for case in CASES if "mbarrier" in case.path.read_text()], ids=str)
 def test_same_verdict(case: Case) -> None:
     """What is said of a kernel's program order does not depend on the seed: three of the orders that `seeds` tries."""

@@ -99,6 +99,7 @@ ENDING = {
 }
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("schedule", ["adversarial", "random", "fair"])
 @pytest.mark.parametrize("name", ENDING)
 def test_loop_that_ends(name: str, schedule: str) -> None:

@@ -73,6 +73,7 @@ SPECIAL = """
 """ + "\n".join(f"  st.global.u32 [%a+{4 * i}], %v{i};" for i in range(14))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("grid", [(7, 3, 2), (150, 1, 1), (1, 1, 1)])
 @pytest.mark.parametrize("block", [(5, 3, 3), (64, 1, 1), (1, 1, 40), (33, 1, 1), (1024, 1, 1)])
 def test_special_registers(watch: Watch, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:

@@ -18,7 +18,7 @@ def runner() -> Runner:
     return Runner()
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(
     "case", [case for cases in recorded_cases().values() for case in cases], ids=lambda case: case.name
 )

@@ -85,6 +85,7 @@ def expected(form: Scalar, a: int, b: int, c: int) -> int:
     return value & 0xFFFFFFFF
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vset"])
 def test_scalar(name: str) -> None:
     """Every combination of types and parts, saturated or not, with each second operation and merged."""
