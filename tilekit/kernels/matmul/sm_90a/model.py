@@ -220,7 +220,7 @@ SHARED_A_PART = 0.98
 """How many times as long sums of k-blocks take whose rows of A two CTAs share: 0 to 3 % less in seven cases (H200)."""
 
 GROUPED_SHARED_A_COST = 1.04
-"""The same where rows come in groups, of tiles of 128 rows: 2 to 10 % more than alone in six of seven sets (H200)."""
+"""The same where rows come in groups, of tiles of 128 rows: 128x128 2 to 11 % more than alone in seven sets (H200)."""
 
 UNFILLED_PART = 0.3
 """Of a tile's blocks of rows that no row of its group is in, what is saved where they are not multiplied.
