@@ -15,7 +15,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ from benchmarks.sweep import config_of, workload_of
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.kernels.matmul.estimates import Array, Grids
 from tilekit.kernels.matmul.sm_90a import model as hopper_model
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 
 CONSTANTS = (
@@ -83,6 +84,8 @@ class Times:
         if not found:
             return None
         configs = hopper_model.collect([config for config, _ in found], workload.spec)
+        if case.get("kernels", 1) < 2:
+            configs = of_whole_chunks(configs, workload.spec)
         resident = np.maximum(hopper_model.resident(configs, SM_90A.multiprocessors), 1)
         shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
         grids = Grids.of(configs, workload.spec, **shape, resident=resident)
@@ -113,6 +116,14 @@ class Times:
     def loss(self) -> float:
         """How many times as long as the quickest the model's choice takes."""
         return math.exp(float(self.log_times[int(self.modelled().argmin())] - self.log_times.min()))
+
+
+def of_whole_chunks(configs: hopper_model.HopperConfigs, spec: MatmulSpec) -> hopper_model.HopperConfigs:
+    """The configs as they were before tiles were trimmed."""
+    along_n = np.where(configs.swapped, spec.a_major == "mn", spec.b_major == "mn")
+    whole = -(-configs.tile_n // configs.chunk_n) * configs.chunk_n
+    loaded = np.where(along_n, whole, configs.tile_n)
+    return replace(configs, trimmed=np.zeros_like(configs.trimmed), loaded_n=loaded)
 
 
 def cost(cases: Sequence[Times]) -> float:

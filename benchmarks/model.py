@@ -30,11 +30,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.sweep import CLOCK, config_of, model_clocks, workload_of
+from benchmarks.fit import CLOCK, Times
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.kernels.matmul.estimates import Array
+from tilekit.kernels.matmul.sm_90a import model as hopper_model
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-from tilekit.targets import SM_90A
 
 TIMES = Path(__file__).parent / "results" / "h200-2026-11-21-sweeps.json.gz"
 """Sweeps of an H200, in the form of `benchmarks.sweep`: config's fields and microseconds."""
@@ -93,19 +93,24 @@ class Judged:
 
 def judged(case: dict[str, Any]) -> Judged | None:
     """Judge a case; None if nothing of it can be built any more."""
-    workload = workload_of(case["case"])
-    times = [(config_of(row["fields"]), row["microseconds"]) for row in case["rows"] if row["fields"] is not None]
-    times = [(config, us) for config, us in times if config.legal(SM_90A, workload.spec)]
-    if not times:
+    times = Times.of(case)
+    if times is None:
         return None
-    clocks = model_clocks([config for config, _ in times], workload)
-    chosen, chosen_us = min(times, key=lambda entry: clocks[entry[0]])
-    quickest, quickest_us = min(times, key=lambda entry: entry[1])
-    modelled = clocks[chosen] / CLOCK * 1e6
-    liked = sorted(times, key=lambda entry: clocks[entry[0]])
-    of_first = min(us for _, us in liked[:FIRST]) / quickest_us
-    of = (case["case"], case["turn"], len(times), chosen, chosen_us, modelled, quickest, quickest_us)
-    return Judged(*of, _class_name(workload), of_first, tuple(_lucky(np.array([us for _, us in liked]))))
+    clocks = hopper_model.estimates(times.configs, times.workload.spec, times.grids).total
+    us, each, liked = np.exp(times.log_times) / CLOCK * 1e6, times.configs.each, np.argsort(clocks, kind="stable")
+    first, best = liked[0], us.argmin()
+    of = (
+        case["case"],
+        case["turn"],
+        len(us),
+        each[first],
+        us[first],
+        clocks[first] / CLOCK * 1e6,
+        each[best],
+        us[best],
+    )
+    of_first = us[liked[:FIRST]].min() / us[best]
+    return Judged(*of, _class_name(times.workload), of_first, tuple(_lucky(us[liked])))
 
 
 def noise(us: Array) -> Array:

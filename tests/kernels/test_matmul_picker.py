@@ -216,7 +216,7 @@ def test_tiles_that_share_lines_take_longer() -> None:
         config = MatmulConfig(tile=(64, columns), cluster=(1, 1), consumers=1)
         return estimate(config, spec, SM_90A, m=n, n=n, k=1024, batches=1, sms=132).l2
 
-    assert l2(104, 2048) / l2(128, 2048) == pytest.approx((64 + 128 * (1 + 7 / 8)) / (64 + 128))
+    assert l2(104, 2048) / l2(128, 2048) == pytest.approx((64 + 104 * (1 + 7 / 8)) / (64 + 128))
     assert l2(192, 128) == l2(136, 128)
 
 

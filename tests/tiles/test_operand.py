@@ -101,6 +101,16 @@ def test_four_bits_are_moved_exactly(swizzle: SwizzleBytes) -> None:
                 assert nibbles[base + place] == codes[row, part * tile.slice_k + k]
 
 
+@pytest.mark.parametrize(("rows", "rest"), [(136, 8), (88, 24), (56, 56), (128, 0)])
+def test_a_trimmed_tile_counts_what_it_has(rows: int, rest: int) -> None:
+    """Chunks of the image are whole, and of the last one only the tile's own elements are loaded."""
+    tile, whole = (OperandTile("b", BF16, rows, "mn", 2, trimmed=trimmed) for trimmed in (True, False))
+    assert (tile.rest, tile.loaded_rows, tile.transfer_bytes) == (rest, rows, rows * 128 * 2)
+    assert (whole.rest, whole.loaded_rows, whole.transfer_bytes) == (0, whole.image_rows, whole.bytes)
+    assert tile.bytes == whole.bytes == -(-rows // 64) * 64 * 128 * 2
+    assert replace(tile, major="k").rest == 0
+
+
 @pytest.mark.parametrize("dtype", [E2M1_PADDED, E3M2], ids=lambda dtype: f"{dtype.bits} bits")
 def test_padded_types_take_a_byte_each(dtype: DType) -> None:
     """16 elements of 4 or 6 bits come in 16 bytes, of which their own count on the barrier; the rest is nothing."""

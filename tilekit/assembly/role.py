@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tilekit.assembly.fragment import KINDS
 from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole, require_word
+from tilekit.targets import Target
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,15 @@ class Role:
     def arrivals(self) -> int:
         """How often the role arrives on a barrier at each turn: once a thread that works alone, else once a warp."""
         return 1 if self.one_thread else self.warps_at_once
+
+
+def entry_registers(target: Target, threads: int, roles: Collection[Role]) -> int:
+    """Registers that each of a kernel's threads is launched with, at most.
+
+    They are what the register file grants, divided, and no more than the least to which a role is to be raised.
+    """
+    raised = [role.registers for role in roles if role.raised and role.registers is not None]
+    return min([target.launch_registers(threads), *raised])
 
 
 def require_warpgroups(owner: str, name: str, role: Role, waves: int) -> None:

@@ -168,6 +168,8 @@ class Trace:
         The entry's symbol, and the chip.
     threads, cluster, resident
         Threads of a CTA, CTAs of a cluster, and CTAs that a multiprocessor is to hold at once.
+    registers
+        That a thread is launched with, at most.
     parameters, roles, shared
         What was declared.
     body
@@ -179,6 +181,7 @@ class Trace:
     threads: int
     cluster: int
     resident: int
+    registers: int
     parameters: tuple[Parameter, ...]
     roles: tuple[Role, ...]
     shared: SharedMemory

@@ -26,7 +26,7 @@ from tilekit.assembly.named_barriers import NamedBarriers
 from tilekit.assembly.names import Names
 from tilekit.assembly.numbers import number
 from tilekit.assembly.provenance import Origin, origin
-from tilekit.assembly.role import Role, require_warpgroups
+from tilekit.assembly.role import Role, entry_registers, require_warpgroups
 from tilekit.assembly.shared import SharedMemory
 from tilekit.assembly.trace import (
     Bound,
@@ -381,6 +381,7 @@ class Writer(ControlFlow, Verbs):
             threads=self.threads,
             cluster=self.cluster,
             resident=self.resident,
+            registers=entry_registers(self.target, self.threads, self.roles),
             parameters=tuple(self.parameters),
             roles=tuple(self.roles),
             shared=self.shared,

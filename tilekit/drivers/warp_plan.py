@@ -10,7 +10,7 @@ from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import checked_once, component
 from tilekit.assembly.legal import Count, Whole, require_whole
-from tilekit.assembly.writer import Role
+from tilekit.assembly.role import Role, entry_registers
 from tilekit.targets import Target
 from tilekit.tile_io.copy_plan import COPYING_REGISTERS
 
@@ -137,7 +137,7 @@ class WarpPlan:
     @property
     def launch_registers(self) -> int:
         """Registers a thread is launched with."""
-        return self.target.launch_registers(self.threads)
+        return entry_registers(self.target, self.threads, self.roles)
 
     @classmethod
     def of(cls, target: Target, entries: Sequence[RoleEntry], *, first: Sequence[str] = ()) -> WarpPlan:
@@ -192,24 +192,29 @@ class WarpPlan:
         copies: bool = False,
         counts: bool = False,
         copying: Count = COPYING_REGISTERS,
+        raises_lone: bool = True,
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread.
 
         The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
         hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
-        to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
-        to give. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the epilogue reads an
-        operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies`
-        themselves, all of them do, and keep `copying` registers. With `counts` its loaders count what they load in
-        registers, and it keeps as many: two of them spill with 40.
+        to the consumers, in steps of 8 and at most 240 each. A lone consumer would have enough from the start. But
+        behind a ``setmaxnreg.inc`` ptxas keeps the ring's position and descriptors in uniform registers, and without
+        one each of its instructions waits for four R2UR: 489x1280x5120 in 64x88 takes 14.4 us for 15.7, and 56 such
+        kernels 1.7 % less in the mean (H200). So it is raised as well, to what it is launched with, unless
+        `raises_lone` is false. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the
+        epilogue reads an operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make
+        the `copies` themselves, all of them do, and keep `copying` registers. With `counts` its loaders count what they
+        load in registers, and it keeps as many: two of them spill with 40.
         """
         groups = 1 + consumers
         launch = target.launch_registers(groups * target.matrix_threads)
         load_share: int | None = None
         mma_share: int | None = None
-        if launch < target.thread_registers // 8 * 8:
+        lone = consumers == 1 and raises_lone and target.has("register_reallocation")
+        if launch < target.thread_registers // 8 * 8 or lone:
             load_share = copying if copies or counts else 24 if accumulators >= 208 or consumers == 3 else 40
-            mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
+            mma_share = min(248 if lone else 240, (launch * groups - load_share) // consumers // 8 * 8)
         waves = target.matrix_waves
         load = RoleEntry("load", waves, _COPIES if copies else _LOADS, load_share, one_thread=not copies)
         mma = RoleEntry(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilekit.assembly.fit import component
 from tilekit.assembly.legal import Count, illegal
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import U64
+from tilekit.assembly.types import U32, U64
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
@@ -111,7 +111,7 @@ class TmaLoader:
         Whether the tensor has a batch dimension (a third coordinate).
     participants
         CTAs of a cluster that need the same tile; each fetches that fraction of it: rows, or MN-major whole chunks, or
-        else rows of every chunk.
+        else rows of every chunk. A trimmed tile's last chunk comes in boxes of its own.
     paired
         Whether the bytes count on a barrier of the CTA pair's leader, in whichever CTA of the pair they land.
     policy
@@ -134,7 +134,7 @@ class TmaLoader:
         # A copy begins at a multiple of 128 bytes of the image, which may be one row or several.
         unit = max(1, SHARED_ALIGNMENT // tile.row_bytes)
         lines = tile.image_rows // unit if tile.major == "k" else tile.slice_k
-        chunks = 1 if tile.major == "k" else tile.image_rows // tile.chunk
+        chunks = 1 if tile.major == "k" or tile.rest else tile.image_rows // tile.chunk
         if lines % participants and chunks % participants:
             fits = next(count for count in range(min(participants, lines), 0, -1) if lines % count == 0)
             legal = f"a divisor of the {lines} parts of tile {tile.name!r}"
@@ -147,10 +147,24 @@ class TmaLoader:
         self.l2_promotion = l2_promotion
         w.uses(self, "tile", tile.name, dtype=tile.dtype, contiguous=tile.major)
         self.map = w.tensor_map(f"{tile.name}_map", self.describe)
+        self.rest_map = w.tensor_map(f"{tile.name}_rest_map", self.describe_rest) if tile.rest else self.map
+        self.ends: Operand | None = None
+        if tile.trimmed and tile.major == "mn":
+            self.ends = w.parameter(f"{tile.name}_ends", U32, lambda call: call.matrix(tile.name).extents[0])
 
     def describe(self, call: Call) -> TensorMap:
         """The tensor map of the call's operand."""
         return self.box.describe(call, self.tile.name, l2_promotion=self.l2_promotion)
+
+    def describe_rest(self, call: Call) -> TensorMap:
+        """The same, for the boxes of a trimmed last chunk: their rows stand as far apart as those of whole ones."""
+        box = replace(self.box, extents=(self.tile.rest, *self.box.extents[1:]))
+        return box.describe(call, self.tile.name, l2_promotion=self.l2_promotion)
+
+    def map_of(self, first: int) -> Operand:
+        """The map of the boxes whose first row in the tile is `first`."""
+        trimmed = self.tile.rest and first + self.tile.rest == self.tile.rows
+        return self.rest_map if trimmed else self.map
 
     @property
     def box(self) -> TmaBox:
@@ -174,8 +188,9 @@ class TmaLoader:
         return "load_3d" if self.batched else "load_2d"
 
     def prefetch(self, w: Writer) -> None:
-        """Bring the tensor map close."""
-        w.ptx.tma.prefetch_map(map=self.map)
+        """Bring the tensor maps close."""
+        for each in (self.map, self.rest_map) if self.tile.rest else (self.map,):
+            w.ptx.tma.prefetch_map(map=each)
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundTmaLoader:
         """Prepare the addresses of this CTA's part of the tile in `stages`; once a role."""
@@ -183,12 +198,14 @@ class TmaLoader:
 
     def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
         """The copies of a tile at `row`, whose first k-block begins at element `k`."""
-        return TmaTile(bound, row, batch)
+        return TmaTile(bound, bound.places(w, row), batch)
 
     @property
     def divides_chunks(self) -> bool:
         """Whether each sharer fetches some rows of every chunk, since there are no whole chunks for all of them."""
-        return self.tile.major == "mn" and self.tile.image_rows // self.tile.chunk % self.participants > 0
+        if self.tile.major == "k" or self.participants == 1:
+            return False
+        return self.tile.rest > 0 or self.tile.image_rows // self.tile.chunk % self.participants > 0
 
     @property
     def extent(self) -> int:
@@ -244,7 +261,6 @@ class BoundTmaLoader:
         target = self._base + stage.index * self._stride
         fragment = loader.fragment
         operands: dict[str, Operand] = {
-            "map": loader.map,
             "full": stage.counting(f"the {type(loader).__name__} of {tile.name!r}"),
         }
         if self._multicast is not None:
@@ -255,42 +271,51 @@ class BoundTmaLoader:
             operands["policy"] = self._policy
         load = getattr(w.ptx.tma, fragment + "_pair" if loader.paired else fragment)
         for part, first, corner in boxes:
-            load(dst=target + (part * tile.slice_bytes + tile.offset_of(first)), **corner, **operands)
+            at = target + (part * tile.slice_bytes + tile.offset_of(first))
+            load(dst=at, map=loader.map_of(first), **corner, **operands)
 
     def prefetch(self, w: Writer, boxes: Iterable[Box]) -> None:
         """Bring what :meth:`load` would load into L2."""
         loader = self.loader
         prefetch = getattr(w.ptx.tma, loader.fragment.replace("load", "prefetch"))
-        for _, _, corner in boxes:
-            prefetch(map=loader.map, **corner)
+        for _, first, corner in boxes:
+            prefetch(map=loader.map_of(first), **corner)
 
-    def boxes(self, row: Value, k: Operand, batch: Operand) -> Iterator[Box]:
+    def places(self, w: Writer, row: Value) -> dict[int, Value]:
+        """Where along M or N each box of a slice begins, by its first row in the tile; once a tile."""
+        loader, found = self.loader, {}
+        for first in range(0, loader.extent, loader.rows_per_copy):
+            at = row + first
+            found[first] = at if loader.ends is None else w.select(at < loader.ends, at, 0)
+        return found
+
+    def boxes(self, places: Mapping[int, Value], k: Operand, batch: Operand) -> Iterator[Box]:
         """The slice, the first row and the corner of each box of this CTA's part."""
         loader, tile = self.loader, self.loader.tile
         k = k if self.first_k is None else self.first_k + k
         for part in range(tile.slices):
             here = k + part * tile.slice_k
-            for first in range(0, loader.extent, loader.rows_per_copy):
-                x, y = {"k": (here, row + first), "mn": (row + first, here)}[tile.major]
+            for first, at in places.items():
+                x, y = {"k": (here, at), "mn": (at, here)}[tile.major]
                 yield part, first, {"x": x, "y": y, "z": batch} if loader.batched else {"x": x, "y": y}
 
 
 @dataclass(frozen=True)
 class TmaTile:
-    """The copies of one tile: the first row of M or N that this CTA fetches, and the batch index."""
+    """The copies of one tile: where along M or N this CTA's boxes begin, and the batch index."""
 
     loader: BoundTmaLoader
-    row: Value
+    places: Mapping[int, Value]
     batch: Operand
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start filling this CTA's part of `stage` from element `k` on: in a role of many threads, one of them does."""
         with w.when(stage.leader) if stage.leader is not None else nullcontext():
-            self.loader.load(w, stage, self.loader.boxes(self.row, k, self.batch))
+            self.loader.load(w, stage, self.loader.boxes(self.places, k, self.batch))
 
     def prefetch(self, w: Writer, k: Operand) -> None:
         """Bring what :meth:`load` would load into L2."""
-        self.loader.prefetch(w, self.loader.boxes(self.row, k, self.batch))
+        self.loader.prefetch(w, self.loader.boxes(self.places, k, self.batch))
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000

@@ -57,6 +57,11 @@ class Payload:
         """Bytes of the images of one stage."""
         return sum(tile.bytes for tile in self.tiles)
 
+    @property
+    def transfer_bytes(self) -> int:
+        """Bytes of one stage that count on its barrier where the copy engine loads all tiles."""
+        return sum(tile.transfer_bytes if isinstance(tile, OperandTile) else tile.bytes for tile in self.tiles)
+
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory of `stages` copies of every tile, at what its image's address is a multiple of."""
         return tuple(
@@ -95,11 +100,6 @@ class StandardPayload(Payload):
         self.a = a
         self.b = b
         self.adjacent = adjacent
-
-    @property
-    def transfer_bytes(self) -> int:
-        """Bytes of one stage that count on its barrier where the copy engine loads both tiles."""
-        return self.a.transfer_bytes + self.b.transfer_bytes
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory of `stages` copies of every tile; adjacent ones are one object."""

@@ -78,6 +78,10 @@ class OperandTile:
         Slices of a k-block, one behind the other.
     swizzle_bytes
         0 for none: then a slice is 16 bytes along K, or chunks are 16 bytes along M or N.
+    trimmed
+        Whether of an MN-major tile only what the product has is loaded: of the last chunk the tile's own elements, and
+        for chunks beyond the operand any others of it, since none outside cost the copy engine nothing. Else chunks are
+        whole, zeros where the operand ends.
     """
 
     name: str
@@ -86,6 +90,7 @@ class OperandTile:
     major: Major
     slices: int = 1
     swizzle_bytes: SwizzleBytes = 128
+    trimmed: bool = False
 
     def __post_init__(self) -> None:
         element = getattr(self.dtype, "tensor_map", None)
@@ -135,6 +140,16 @@ class OperandTile:
         return self.rows if self.major == "k" else -(-self.rows // self.chunk) * self.chunk
 
     @property
+    def rest(self) -> int:
+        """Elements along M or N that are loaded of the last chunk, where it is trimmed; 0 where chunks are whole."""
+        return self.rows % self.chunk if self.trimmed and self.major == "mn" else 0
+
+    @property
+    def loaded_rows(self) -> int:
+        """Rows of the image that are loaded."""
+        return self.rows if self.rest else self.image_rows
+
+    @property
     def slice_bytes(self) -> int:
         """Bytes of one slice's image."""
         return self.offset_of(self.image_rows)
@@ -148,7 +163,7 @@ class OperandTile:
     def transfer_bytes(self) -> int:
         """Bytes that a load of the image counts on a barrier: what the copy engine pads with does not count."""
         element = ELEMENT_TYPES[self.dtype.tensor_map]
-        return self.bytes * element.global_bytes // element.shared_bytes
+        return self.loaded_rows * self.k * self.bits // 8 * element.global_bytes // element.shared_bytes
 
     @property
     def alignment(self) -> int:

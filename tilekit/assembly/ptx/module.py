@@ -41,6 +41,7 @@ class PtxDialect:
             else f"    .param .{number_type(p.type)} {p.name}_param"
             for p in trace.parameters
         )
+        granted = trace.registers == trace.target.launch_registers(trace.threads)
         head = [
             f".version {major}.{minor}",
             f".target {trace.target.name}",
@@ -53,7 +54,7 @@ class PtxDialect:
             ")",
             # The count at entry, which setmaxnreg needs: ptxas drops it otherwise (C7508).
             f".maxntid {trace.threads}, 1, 1",
-            f".minnctapersm {trace.resident}",
+            f".minnctapersm {trace.resident}" if granted else f".maxnreg {trace.registers}",
         ]
         if trace.cluster > 1:
             head += [".explicitcluster", f".reqnctapercluster {trace.cluster}, 1, 1"]

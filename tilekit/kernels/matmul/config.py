@@ -149,11 +149,11 @@ class KernelConfig(ABC):
         """A and B of a stage, as one CTA holds them and the instruction takes them."""
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
         a_swizzle, b_swizzle = spec.swizzles(swapped=self.swap_ab)[0], self.b_swizzle(spec)
+        a_slices, b_slices = self._slices(spec, a_major, a_swizzle), self._slices(spec, b_major, b_swizzle)
+        columns = self.tile[1] // self.cta_group
         return (
-            _operand("a", a, self.tile[0], a_major, self._slices(spec, a_major, a_swizzle), a_swizzle),
-            _operand(
-                "b", b, self.tile[1] // self.cta_group, b_major, self._slices(spec, b_major, b_swizzle), b_swizzle
-            ),
+            _operand("a", a, self.tile[0], a_major, a_slices, a_swizzle, self.trims(spec)),
+            _operand("b", b, columns, b_major, b_slices, b_swizzle, self.trims(spec)),
         )
 
     def _slices(self, spec: MatmulSpec, major: Major, swizzle: SwizzleBytes) -> int:
@@ -163,6 +163,10 @@ class KernelConfig(ABC):
     def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
         """Bytes over which the image of the instruction's B is swizzled; 0 for none."""
         return spec.swizzles(swapped=self.swap_ab)[1]
+
+    def trims(self, spec: MatmulSpec) -> bool:
+        """Whether tiles are `OperandTile.trimmed`: of MN-major ones only what the product has is loaded."""
+        return False
 
     def payload(self, spec: MatmulSpec) -> StandardPayload:
         """What a stage holds."""
@@ -215,7 +219,7 @@ class KernelConfig(ABC):
     def engine_bytes(self, spec: MatmulSpec) -> int:
         """Bytes that the copy engine brings to one input stage of a CTA."""
         copied = sum(plan.tile.bytes for plan in self.copy_plans(spec) if plan is not None)
-        return self.payload(spec).stage_bytes - copied
+        return self.payload(spec).transfer_bytes - copied
 
     def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
         """Stages that fit beside the rest."""

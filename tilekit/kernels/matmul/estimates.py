@@ -30,6 +30,8 @@ class Configs:
         Elements of K in a k-block.
     chunk_m, chunk_n
         Elements of a row of the images of the instruction's A and B, where they are MN-major.
+    trimmed
+        Whether the tiles are `OperandTile.trimmed`.
     """
 
     each: tuple[KernelConfig, ...]
@@ -45,6 +47,7 @@ class Configs:
     k_block: Array
     chunk_m: Array
     chunk_n: Array
+    trimmed: Array
 
     @classmethod
     def of(cls, configs: Sequence[KernelConfig], spec: MatmulSpec) -> Configs:
@@ -68,6 +71,7 @@ class Configs:
             "k_block": [config.k_block(spec.a_dtype, spec.block_bytes) for config in configs],
             "chunk_m": [a.chunk for a, _ in operands],
             "chunk_n": [b.chunk for _, b in operands],
+            "trimmed": [config.trims(spec) for config in configs],
         }
         return {name: np.array(column) for name, column in values.items()}
 
@@ -194,8 +198,10 @@ class Grids:
             mn_major = np.where(is_a, spec.a_major == "mn", spec.b_major == "mn")
             count = np.maximum(-(-extent // tile), 1)
             rows_outside = tile - extent / count
-            # Of the last tile's chunks, those that the operand ends in or before.
-            chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
+            # Of the last tile's chunks, those that the operand ends in or before; trimmed, the one that it ends in.
+            last = extent - (count - 1) * tile
+            chunks = -(-tile // chunk) - last // chunk
+            chunks = np.where(c.trimmed, (last < tile) & (last % chunk > 0), chunks)
             rows_beyond = np.where(mn_major, -(-tile // chunk) * line, tile - rows_outside) * beyond
             outside += (np.where(mn_major, 0, rows_outside) + rows_beyond) / participants
             ragged += np.where(mn_major, chunks / count * line, 0) / participants

@@ -87,7 +87,7 @@ def _who(array: SharedArray, text: KernelText) -> str:
 def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
     notes = platform(text.target).notes
     (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype, spec.block_bytes)
-    fetched, flops = config.memory(spec).stage_bytes, 2 * tile_m * tile_n * k * spec.a_dtype.packed
+    fetched, flops = config.payload(spec).transfer_bytes, 2 * tile_m * tile_n * k * spec.a_dtype.packed
     out = f"{tile_m * tile_n * spec.out_dtype.bytes // spec.out_dtype.packed} B of output"
     lines = [
         f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B"

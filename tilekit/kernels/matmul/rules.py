@@ -159,7 +159,7 @@ def slice_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator
     for tile, participants in zip(config.operands(spec), config.multicast, strict=True):
         chunks = tile.image_rows // tile.chunk
         lines = tile.image_rows * tile.row_bytes // SHARED_ALIGNMENT
-        parts = (lines,) if tile.major == "k" else (chunks, tile.slice_k)
+        parts = (lines,) if tile.major == "k" else (tile.slice_k,) if tile.rest else (chunks, tile.slice_k)
         if all(count % participants for count in parts):
             yield Violation(
                 f"slices of {tile.name.upper()}",

@@ -33,7 +33,7 @@ class HopperConfigs(Configs):
     k_group, pingpong, consumers_per_tile, accumulators
         The fields of these names.
     loaded_n
-        Rows of B's image.
+        Rows of B's image that are loaded.
     copies, copied, gathered
         Whether threads copy operands, how many bytes of a k-block's copies shared memory moves, and how many
         instructions a warp needs for them, or clocks the copy engine to find what it copies, where those take the time.
@@ -70,7 +70,7 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "pingpong": [config.pingpong for config in configs],
         "consumers_per_tile": [config.consumers_per_tile for config in configs],
         "accumulators": [config.accumulators for config in configs],
-        "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
+        "loaded_n": [config.operands(spec)[1].loaded_rows for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
         "gathered": [
