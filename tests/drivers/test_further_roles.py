@@ -168,3 +168,19 @@ def test_a_plan_counts_in_the_chip_s_waves() -> None:
     assert [len(role.warps) for role in plan.roles] == [1, 3]
     assert plan.launch_registers == 512
     assert plan["mma"].registers is None, "every thread has all it can have"
+
+
+def test_a_role_that_leaves_too_few_registers() -> None:
+    """Two consumers are raised to 232 of 168; with a warp more a thread has 128 at launch, and they would wait."""
+    plan = WarpPlan.register_accumulators(SM_90A, consumers=2, accumulators=128)
+    with pytest.raises(TraceError, match=r"'mma' cannot be raised to 232 .*nearest: registers=168.*TK-ROLE-005"):
+        plan.with_role(COUNT)
+    assert plan.with_role(COUNT, beside="load").launch_registers == plan.launch_registers == 168
+
+
+def test_a_lone_consumer_is_raised_to_what_it_has() -> None:
+    """So that ptxas keeps its loop in uniform registers: no role gives any up, and with a warp more all have fewer."""
+    plan = WarpPlan.register_accumulators(SM_90A, consumers=1, accumulators=64)
+    assert (plan["load"].registers, plan["mma"].registers, plan.launch_registers) == (None, 248, 248)
+    more = plan.with_role(COUNT)
+    assert (more["load"].registers, more["mma"].registers, more.launch_registers) == (None, 168, 168)

@@ -92,7 +92,8 @@ class WarpPlan:
     Raises
     ------
     TraceError
-        ``TK-ROLE-002`` where two roles share a name or a warp.
+        ``TK-ROLE-002`` where two roles share a name or a warp, ``TK-ROLE-005`` where a role is to be raised to more
+        registers than the others leave.
     """
 
     target: Target
@@ -106,6 +107,26 @@ class WarpPlan:
         for one_role, other_role in pairwise(sorted(self.roles, key=lambda role: role.warps.start)):
             if one_role.warps.stop > other_role.warps.start:
                 raise TraceError(f"roles {one_role.name!r} and {other_role.name!r} share warps", code="TK-ROLE-002")
+        self._require_registers()
+
+    def _require_registers(self) -> None:
+        """Check that what roles give up is enough for those that are raised: they would wait for ever."""
+        raised = [role for role in self.roles if role.raised]
+        if not raised:
+            return
+        entry, warps = self.launch_registers, self.threads // self.target.lanes
+        others = [role for role in self.roles if not role.raised]
+        idle = warps - sum(len(role.warps) for role in self.roles)
+        left = entry * (warps - idle) - sum((role.registers or entry) * len(role.warps) for role in others)
+        wanted = sum((role.registers or entry) * len(role.warps) for role in raised)
+        if wanted > left:
+            names, nearest = [role.name for role in raised], left // sum(len(role.warps) for role in raised) // 8 * 8
+            raise TraceError(
+                f"{' and '.join(map(repr, names))} cannot be raised to {raised[0].registers} registers a thread: of a "
+                f"CTA of {self.threads} threads, launched with {entry} each, the other roles leave {nearest}; nearest: "
+                f"registers={nearest}, or roles on fewer warps (with_role(entry, beside='load'))",
+                code="TK-ROLE-005",
+            )
 
     def __getitem__(self, name: str) -> Role:
         """The role called `name` (``TK-ROLE-003`` where there is none)."""
@@ -157,15 +178,17 @@ class WarpPlan:
     def with_role(self, entry: RoleEntry, *, beside: str | None = None) -> WarpPlan:
         """The plan with another role, on warps behind all others, or on the last ones of a role of a single thread.
 
-        There it has the registers of the role beside it: a warpgroup changes them together.
+        There it has the registers of the role beside it: a warpgroup changes them together. With warps behind the
+        others a thread is launched with fewer, and where no role gives any up, none is raised to more than that.
 
         Raises
         ------
         TraceError
-            ``TK-ROLE-002`` for a name that is taken, ``TK-ROLE-003`` beside a role that has no warp to give.
+            ``TK-ROLE-002`` for a name that is taken, ``TK-ROLE-003`` beside a role that has no warp to give,
+            ``TK-ROLE-005`` behind others that are raised to more registers than are left.
         """
         if beside is None:
-            return WarpPlan(self.target, (*self.roles, entry.on(self.threads // self.target.lanes)))
+            return self._with_role_behind(entry)
         host = self[beside]
         left = range(host.warps.start, host.warps.stop - entry.warps)
         if not host.one_thread or not left:
@@ -178,6 +201,13 @@ class WarpPlan:
         role = replace(entry, registers=host.registers, raised=host.raised).on(left.stop)
         roles = tuple(replace(host, warps=left) if other is host else other for other in self.roles)
         return WarpPlan(self.target, (*roles, role))
+
+    def _with_role_behind(self, entry: RoleEntry) -> WarpPlan:
+        roles, threads = self.roles, self.threads + self.target.lanes * entry.warps
+        if all(role.raised or role.registers is None for role in roles):
+            launch = self.target.launch_registers(threads) // 8 * 8
+            roles = tuple(replace(r, registers=min(launch, r.registers)) if r.registers else r for r in roles)
+        return WarpPlan(self.target, (*roles, entry.on(self.threads // self.target.lanes)))
 
     @classmethod
     @checked_once
@@ -192,7 +222,6 @@ class WarpPlan:
         copies: bool = False,
         counts: bool = False,
         copying: Count = COPYING_REGISTERS,
-        raises_lone: bool = True,
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread.
 
@@ -201,8 +230,8 @@ class WarpPlan:
         to the consumers, in steps of 8 and at most 240 each. A lone consumer would have enough from the start. But
         behind a ``setmaxnreg.inc`` ptxas keeps the ring's position and descriptors in uniform registers, and without
         one each of its instructions waits for four R2UR: 489x1280x5120 in 64x88 takes 14.4 us for 15.7, and 56 such
-        kernels 1.7 % less in the mean (H200). So it is raised as well, to what it is launched with, unless
-        `raises_lone` is false. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the
+        kernels 1.7 % less in the mean (H200). So it is raised as well, to what it is launched with, and nothing is
+        given up. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the
         epilogue reads an operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make
         the `copies` themselves, all of them do, and keep `copying` registers. With `counts` its loaders count what they
         load in registers, and it keeps as many: two of them spill with 40.
@@ -211,10 +240,11 @@ class WarpPlan:
         launch = target.launch_registers(groups * target.matrix_threads)
         load_share: int | None = None
         mma_share: int | None = None
-        lone = consumers == 1 and raises_lone and target.has("register_reallocation")
-        if launch < target.thread_registers // 8 * 8 or lone:
+        if consumers == 1 and target.has("register_reallocation"):
+            mma_share = launch // 8 * 8
+        elif launch < target.thread_registers // 8 * 8:
             load_share = copying if copies or counts else 24 if accumulators >= 208 or consumers == 3 else 40
-            mma_share = min(248 if lone else 240, (launch * groups - load_share) // consumers // 8 * 8)
+            mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
         waves = target.matrix_waves
         load = RoleEntry("load", waves, _COPIES if copies else _LOADS, load_share, one_thread=not copies)
         mma = RoleEntry(

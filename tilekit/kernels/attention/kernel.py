@@ -108,7 +108,6 @@ def trace(
         accumulators=MOST_ACCUMULATORS,
         counts=spec.own_keys,
         copying=CACHE_REGISTERS,
-        raises_lone=False,  # its loop is in uniform registers either way, and the load role may have more than 56
     )
     # The thread that loads also claims tiles, and says which.
     may = {role.name: role.may | ({"memory", "store"} if role.name == "load" else set()) for role in plan.roles}

@@ -184,7 +184,6 @@ class MatmulConfig(KernelConfig):
             copies=spec.copies,
             counts=spec.own_loaders,
             copying=max((p.registers for p in self.copy_plans(spec) if p is not None), default=COPYING_REGISTERS),
-            raises_lone=not spec.components,  # a loader of the caller's may need more than is left
         )
         return spec.components.plan(plan)
 
