@@ -170,17 +170,18 @@ def test_a_plan_counts_in_the_chip_s_waves() -> None:
     assert plan["mma"].registers is None, "every thread has all it can have"
 
 
-def test_a_role_that_leaves_too_few_registers() -> None:
-    """Two consumers are raised to 232 of 168; with a warp more a thread has 128 at launch, and they would wait."""
+def test_a_warp_more_leaves_fewer_registers() -> None:
+    """Two consumers are raised to 232 of 168; with a warp more a thread has 128 at launch, and they get 168."""
     plan = WarpPlan.register_accumulators(SM_90A, consumers=2, accumulators=128)
-    with pytest.raises(TraceError, match=r"'mma' cannot be raised to 232 .*nearest: registers=168.*TK-ROLE-005"):
-        plan.with_role(COUNT)
-    assert plan.with_role(COUNT, beside="load").launch_registers == plan.launch_registers == 168
+    assert [(p["mma"].registers, p.launch_registers) for p in (plan, plan.with_role(COUNT))] == [(232, 168), (168, 128)]
+    assert plan.with_role(COUNT, beside="load").launch_registers == 168
+    with pytest.raises(TraceError, match=r"'mma' cannot be raised to 232 .*leave it 168; nearest: registers=168 .*005"):
+        WarpPlan(SM_90A, (*plan.roles, COUNT.on(12)))
 
 
-def test_a_lone_consumer_is_raised_to_what_it_has() -> None:
-    """So that ptxas keeps its loop in uniform registers: no role gives any up, and with a warp more all have fewer."""
+def test_a_lone_consumer_is_raised() -> None:
+    """So that ptxas keeps its loop in uniform registers; with a warp more no role has any to give up."""
     plan = WarpPlan.register_accumulators(SM_90A, consumers=1, accumulators=64)
-    assert (plan["load"].registers, plan["mma"].registers, plan.launch_registers) == (None, 248, 248)
+    assert (plan["load"].registers, plan["mma"].registers, plan.launch_registers) == (168, 248, 208)
     more = plan.with_role(COUNT)
-    assert (more["load"].registers, more["mma"].registers, more.launch_registers) == (None, 168, 168)
+    assert (more["load"].registers, more["mma"].registers, more.launch_registers) == (None, None, 168)

@@ -90,10 +90,14 @@ class Role:
 def entry_registers(target: Target, threads: int, roles: Collection[Role]) -> int:
     """Registers that each of a kernel's threads is launched with, at most.
 
-    They are what the register file grants, divided, and no more than the least to which a role is to be raised.
+    They are what the register file grants, divided; but where a role is to be raised to no more than that, the least
+    from which all roles get theirs.
     """
-    raised = [role.registers for role in roles if role.raised and role.registers is not None]
-    return min([target.launch_registers(threads), *raised])
+    granted = target.launch_registers(threads)
+    if all((role.registers or granted) > granted for role in roles if role.raised):
+        return granted
+    wanted = sum((role.registers or granted) * len(role.warps) for role in roles)
+    return -(-wanted // (8 * sum(len(role.warps) for role in roles))) * 8
 
 
 def require_warpgroups(owner: str, name: str, role: Role, waves: int) -> None:

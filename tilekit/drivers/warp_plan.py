@@ -111,22 +111,24 @@ class WarpPlan:
 
     def _require_registers(self) -> None:
         """Check that what roles give up is enough for those that are raised: they would wait for ever."""
-        raised = [role for role in self.roles if role.raised]
-        if not raised:
-            return
-        entry, warps = self.launch_registers, self.threads // self.target.lanes
-        others = [role for role in self.roles if not role.raised]
-        idle = warps - sum(len(role.warps) for role in self.roles)
-        left = entry * (warps - idle) - sum((role.registers or entry) * len(role.warps) for role in others)
-        wanted = sum((role.registers or entry) * len(role.warps) for role in raised)
-        if wanted > left:
-            names, nearest = [role.name for role in raised], left // sum(len(role.warps) for role in raised) // 8 * 8
-            raise TraceError(
-                f"{' and '.join(map(repr, names))} cannot be raised to {raised[0].registers} registers a thread: of a "
-                f"CTA of {self.threads} threads, launched with {entry} each, the other roles leave {nearest}; nearest: "
-                f"registers={nearest}, or roles on fewer warps (with_role(entry, beside='load'))",
-                code="TK-ROLE-005",
-            )
+        launch = self.launch_registers
+        left = self._left(launch, self.roles)
+        for role in self.roles:
+            if left is not None and role.raised and (role.registers or 0) > left:
+                raise TraceError(
+                    f"role {role.name!r} cannot be raised to {role.registers} registers a thread: of a CTA of "
+                    f"{self.threads} threads, launched with {launch} each, the other roles leave it {left}; nearest: "
+                    f"registers={left}",
+                    code="TK-ROLE-005",
+                )
+
+    @staticmethod
+    def _left(launch: int, roles: Sequence[Role]) -> int | None:
+        """Registers of a thread to which those that are raised can be, with so many at launch; None if none is."""
+        raised = sum(len(role.warps) for role in roles if role.raised)
+        warps = sum(len(role.warps) for role in roles)
+        held = sum((role.registers or launch) * len(role.warps) for role in roles if not role.raised)
+        return (launch * warps - held) // raised // 8 * 8 if raised else None
 
     def __getitem__(self, name: str) -> Role:
         """The role called `name` (``TK-ROLE-003`` where there is none)."""
@@ -179,13 +181,13 @@ class WarpPlan:
         """The plan with another role, on warps behind all others, or on the last ones of a role of a single thread.
 
         There it has the registers of the role beside it: a warpgroup changes them together. With warps behind the
-        others a thread is launched with fewer, and where no role gives any up, none is raised to more than that.
+        others a thread is launched with fewer, and those that are raised get what is left; if that is no more than
+        all are launched with, no role changes its registers.
 
         Raises
         ------
         TraceError
-            ``TK-ROLE-002`` for a name that is taken, ``TK-ROLE-003`` beside a role that has no warp to give,
-            ``TK-ROLE-005`` behind others that are raised to more registers than are left.
+            ``TK-ROLE-002`` for a name that is taken, ``TK-ROLE-003`` beside a role that has no warp to give.
         """
         if beside is None:
             return self._with_role_behind(entry)
@@ -203,11 +205,17 @@ class WarpPlan:
         return WarpPlan(self.target, (*roles, role))
 
     def _with_role_behind(self, entry: RoleEntry) -> WarpPlan:
-        roles, threads = self.roles, self.threads + self.target.lanes * entry.warps
-        if all(role.raised or role.registers is None for role in roles):
-            launch = self.target.launch_registers(threads) // 8 * 8
-            roles = tuple(replace(r, registers=min(launch, r.registers)) if r.registers else r for r in roles)
-        return WarpPlan(self.target, (*roles, entry.on(self.threads // self.target.lanes)))
+        lanes, roles = self.target.lanes, self.roles
+        added, launch = (
+            entry.on(self.threads // lanes),
+            self.target.launch_registers(self.threads + lanes * entry.warps),
+        )
+        most = self._left(launch, (*roles, added))
+        if most is not None and most <= launch:
+            roles = tuple(replace(role, registers=None, raised=False) for role in roles)
+        elif most is not None:
+            roles = tuple(replace(r, registers=min(most, r.registers or most)) if r.raised else r for r in roles)
+        return WarpPlan(self.target, (*roles, added))
 
     @classmethod
     @checked_once
@@ -230,8 +238,8 @@ class WarpPlan:
         to the consumers, in steps of 8 and at most 240 each. A lone consumer would have enough from the start. But
         behind a ``setmaxnreg.inc`` ptxas keeps the ring's position and descriptors in uniform registers, and without
         one each of its instructions waits for four R2UR: 489x1280x5120 in 64x88 takes 14.4 us for 15.7, and 56 such
-        kernels 1.7 % less in the mean (H200). So it is raised as well, to what it is launched with, and nothing is
-        given up. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the
+        kernels 1.7 % less in the mean (H200). So it is raised as well, from 208 to 248, and the load warpgroup keeps
+        168. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the
         epilogue reads an operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make
         the `copies` themselves, all of them do, and keep `copying` registers. With `counts` its loaders count what they
         load in registers, and it keeps as many: two of them spill with 40.
@@ -241,7 +249,7 @@ class WarpPlan:
         load_share: int | None = None
         mma_share: int | None = None
         if consumers == 1 and target.has("register_reallocation"):
-            mma_share = launch // 8 * 8
+            load_share, mma_share = 168, 248
         elif launch < target.thread_registers // 8 * 8:
             load_share = copying if copies or counts else 24 if accumulators >= 208 or consumers == 3 else 40
             mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
