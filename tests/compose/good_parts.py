@@ -228,6 +228,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "major": "k",
         "slices": 1,
         "swizzle_bytes": 128,
+        "trimmed": False,
     },
     "StandardPayload": lambda m: {"a": m.a, "b": m.b, "adjacent": False, "further": ()},
     "Payload": lambda m: {"tiles": (m.a, m.b), "k": 64},

@@ -79,9 +79,9 @@ class OperandTile:
     swizzle_bytes
         0 for none: then a slice is 16 bytes along K, or chunks are 16 bytes along M or N.
     trimmed
-        Whether of an MN-major tile only what the product has is loaded: of the last chunk the tile's own elements, and
-        for chunks beyond the operand any others of it, since none outside cost the copy engine nothing. Else chunks are
-        whole, zeros where the operand ends.
+        Whether an MN-major tile is loaded without what a product does not use: of the last chunk come the tile's own
+        elements alone, and in the place of a chunk that lies outside of the operand comes one inside, which takes the
+        copy engine less time (docs/hardware-facts.md). Else chunks are whole, and zero outside.
     """
 
     name: str
@@ -100,6 +100,7 @@ class OperandTile:
         require_whole("OperandTile", "rows", self.rows, _ROWS)
         require_word("OperandTile", "major", self.major, ("k", "mn"))
         require_whole("OperandTile", "slices", self.slices, _SLICES)
+        require_word("OperandTile", "trimmed", self.trimmed, (True, False))
         require_whole("OperandTile", "swizzle_bytes", self.swizzle_bytes, Whole(0, 128))
         if self.swizzle_bytes not in (0, 32, 64, 128):
             nearest = min((0, 32, 64, 128), key=lambda legal: abs(legal - self.swizzle_bytes))

@@ -165,7 +165,7 @@ class KernelConfig(ABC):
         return spec.swizzles(swapped=self.swap_ab)[1]
 
     def trims(self, spec: MatmulSpec) -> bool:
-        """Whether tiles are `OperandTile.trimmed`: of MN-major ones only what the product has is loaded."""
+        """Whether tiles are `OperandTile.trimmed`: MN-major ones are loaded without what the product does not use."""
         return False
 
     def payload(self, spec: MatmulSpec) -> StandardPayload:

@@ -199,7 +199,7 @@ class MatmulConfig(KernelConfig):
         return NARROW_SWIZZLES.get(width, 64 if width % SWIZZLE_BYTES == 64 else SWIZZLE_BYTES)
 
     def trims(self, spec: MatmulSpec) -> bool:
-        """Whether of MN-major tiles only what the product has is loaded: where the copy engine loads a plain one.
+        """Whether MN-major tiles are loaded without what the product does not use: plain ones, by the copy engine.
 
         264x8440x5344 with A transposed takes 45.0 us in tiles of 192x88 so, and 48.6 with whole chunks (H200).
         """
