@@ -99,18 +99,19 @@ def judged(case: dict[str, Any]) -> Judged | None:
     clocks = hopper_model.estimates(times.configs, times.workload.spec, times.grids).total
     us, each, liked = np.exp(times.log_times) / CLOCK * 1e6, times.configs.each, np.argsort(clocks, kind="stable")
     first, best = liked[0], us.argmin()
-    of = (
-        case["case"],
-        case["turn"],
-        len(us),
-        each[first],
-        us[first],
-        clocks[first] / CLOCK * 1e6,
-        each[best],
-        us[best],
+    return Judged(
+        case=case["case"],
+        turn=case["turn"],
+        configs=len(us),
+        chosen=each[first],
+        chosen_us=us[first],
+        modelled_us=clocks[first] / CLOCK * 1e6,
+        quickest=each[best],
+        quickest_us=us[best],
+        class_name=_class_name(times.workload),
+        of_first=us[liked[:FIRST]].min() / us[best],
+        lucky=tuple(_lucky(us[liked])),
     )
-    of_first = us[liked[:FIRST]].min() / us[best]
-    return Judged(*of, _class_name(times.workload), of_first, tuple(_lucky(us[liked])))
 
 
 def noise(us: Array) -> Array:

@@ -206,10 +206,8 @@ class WarpPlan:
 
     def _with_role_behind(self, entry: RoleEntry) -> WarpPlan:
         lanes, roles = self.target.lanes, self.roles
-        added, launch = (
-            entry.on(self.threads // lanes),
-            self.target.launch_registers(self.threads + lanes * entry.warps),
-        )
+        added = entry.on(self.threads // lanes)
+        launch = self.target.launch_registers(lanes * added.warps.stop)
         most = self._left(launch, (*roles, added))
         if most is not None and most <= launch:
             roles = tuple(replace(role, registers=None, raised=False) for role in roles)
@@ -239,10 +237,10 @@ class WarpPlan:
         behind a ``setmaxnreg.inc`` ptxas keeps the ring's position and descriptors in uniform registers, and without
         one each of its instructions waits for four R2UR: 489x1280x5120 in 64x88 takes 14.4 us for 15.7, and 56 such
         kernels 1.7 % less in the mean (H200). So it is raised as well, from 208 to 248, and the load warpgroup keeps
-        168. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the
-        epilogue reads an operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make
-        the `copies` themselves, all of them do, and keep `copying` registers. With `counts` its loaders count what they
-        load in registers, and it keeps as many: two of them spill with 40.
+        168. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the epilogue reads an
+        operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies`
+        themselves, all of them do, and keep `copying` registers. With `counts` its loaders count what they load in
+        registers, and it keeps as many: two of them spill with 40.
         """
         groups = 1 + consumers
         launch = target.launch_registers(groups * target.matrix_threads)
