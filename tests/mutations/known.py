@@ -61,9 +61,9 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*setmaxnreg\.inc: removed",
-        (SINGLE, PINGPONG),
+        EVERYWHERE,
         False,
-        "PTX has virtual registers: how many a role needs is known to ptxas only, which refuses such a kernel",
+        "PTX has virtual registers: how many a role needs is known to ptxas only, which refuses a kernel that needs more",
     ),
     Unnoticed(
         r".*fence\.mbarrier_init\.release\.cluster: removed",
