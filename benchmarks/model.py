@@ -104,12 +104,12 @@ def judged(case: dict[str, Any]) -> Judged | None:
         turn=case["turn"],
         configs=len(us),
         chosen=each[first],
-        chosen_us=us[first],
-        modelled_us=clocks[first] / CLOCK * 1e6,
+        chosen_us=float(us[first]),
+        modelled_us=float(clocks[first]) / CLOCK * 1e6,
         quickest=each[best],
-        quickest_us=us[best],
+        quickest_us=float(us[best]),
         class_name=_class_name(times.workload),
-        of_first=us[liked[:FIRST]].min() / us[best],
+        of_first=float(us[liked[:FIRST]].min() / us[best]),
         lucky=tuple(_lucky(us[liked])),
     )
 

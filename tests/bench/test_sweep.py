@@ -151,7 +151,7 @@ def test_the_model_is_judged(tmp_path: Path) -> None:
     rows[1]["microseconds"] = 1400.0
     worse = model.judged({"case": "4096x4096x4096 bf16→bf16 k/k", "turn": 0.1, "rows": rows})
     assert worse is not None
-    assert (worse.chosen, worse.quickest, worse.loss) == (wide, narrow, 2.0)
+    assert (worse.chosen, worse.quickest, worse.loss) == (wide, narrow, pytest.approx(2.0, rel=1e-12))
     assert "2 cases, 1.4142 in the geometric mean, 2.000 at worst" in model.summary([verdict, worse])
 
 
