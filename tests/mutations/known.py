@@ -63,7 +63,8 @@ UNNOTICED = (
         r".*setmaxnreg\.inc: removed",
         EVERYWHERE,
         False,
-        "PTX has virtual registers: how many a role needs is known to ptxas only, which refuses a kernel that needs more",
+        "PTX has virtual registers: how many a role needs is known to ptxas only, which refuses a kernel that needs "
+        "more",
     ),
     Unnoticed(
         r".*fence\.mbarrier_init\.release\.cluster: removed",
