@@ -28,6 +28,7 @@ import tilekit
 from benchmarks.sweep import (
     CLOCK,
     COMPILERS,
+    KERNELS,
     SLICE_SECONDS,
     Replay,
     Row,
@@ -225,7 +226,7 @@ def main(
         rows = sweep(machine, workload, CONFIGS[configs](workload), own, rounds=rounds, most=most, turn=turn)
         name = f"{workload.label} {workload.kind}"
         typer.echo("\n" + table(name, rows, show))
-        results.append({"case": name, "turn": turn, "rows": [asdict(row) for row in rows]})
+        results.append({"case": name, "turn": turn, "kernels": KERNELS, "rows": [asdict(row) for row in rows]})
         if json_file is not None:
             json_file.write_text(json.dumps(results, indent=1) + "\n")
 
