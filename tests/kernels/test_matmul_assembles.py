@@ -64,14 +64,14 @@ def machine_code(config: MatmulConfig = MatmulConfig()) -> list[str]:  # noqa: B
     return sass(MatmulKernel(MatmulSpec(), config, SM_90A))
 
 
-def k_loop(code: list[str]) -> list[str]:
-    """The innermost backward branch that encloses the HGMMAs: the k-loop of the mma role."""
+def k_loop(code: list[str], what: str = "HGMMA") -> list[str]:
+    """The innermost backward branch that encloses all of an instruction: with HGMMA the k-loop of the mma role."""
     places = {match[1]: at for at, line in enumerate(code) if (match := re.match(r"(\.L_x_\d+):", line))}
-    hgmma = [at for at, line in enumerate(code) if "HGMMA" in line]
+    those = [at for at, line in enumerate(code) if what in line]
     loops = [
         (places[match[1]], at)
         for at, line in enumerate(code)
-        if (match := re.search(r"BRA[^`]*`\((\.L_x_\d+)\)", line)) and places[match[1]] <= hgmma[0] and at >= hgmma[-1]
+        if (match := re.search(r"BRA[^`]*`\((\.L_x_\d+)\)", line)) and places[match[1]] <= those[0] and at >= those[-1]
     ]
     first, last = min(loops, key=lambda loop: loop[1] - loop[0])
     return code[first : last + 1]
@@ -88,6 +88,15 @@ def test_k_loop_has_four_hgmma_and_nothing_between(config: MatmulConfig) -> None
     """A k-block of 64 is four HGMMAs, whose descriptors and stage stay in uniform registers: no R2UR in the loop."""
     loop = k_loop(machine_code(config))
     assert sum("HGMMA" in line for line in loop) == 4
+    assert not [line for line in loop if "R2UR" in line]
+
+
+@pytest.mark.parametrize("config", [MatmulConfig(), PINGPONG, STREAMED, LONE], ids=str)
+def test_the_load_role_goes_round_as_a_warp(config: MatmulConfig) -> None:
+    """Stage, phase and coordinates are in uniform registers: no R2UR from the wait for a stage to its last copy."""
+    loop = k_loop(machine_code(config), "UTMALDG")
+    assert sum("UTMALDG" in line for line in loop) >= 2
+    assert any("SYNCS.ARRIVE" in line for line in loop)
     assert not [line for line in loop if "R2UR" in line]
 
 

@@ -106,7 +106,7 @@ def test_same_registers_for_each_role() -> None:
 
 def in_load_loop(ptx: str) -> str:
     """One more for each k-block of the load role: the row of A changes."""
-    return re.sub(r"( *cp\.async.*\[a_map, \{(\w+), (\w+)\}\])", r"xor.b32 \3, \3, \2;\n\1", ptx)
+    return re.sub(r"( *(?:@\w+ )?cp\.async.*\[a_map, \{(\w+), (\w+)\}\])", r"xor.b32 \3, \3, \2;\n\1", ptx)
 
 
 def in_k_loop(ptx: str) -> str:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
+from tilekit.assembly.accesses import accessed
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.numbers import Number
-from tilekit.assembly.trace import Bound, EndIf, EndLoop, If, Line, Loop, Operation, Placement, Statement
-from tilekit.assembly.values import Value
+from tilekit.assembly.trace import EndIf, EndLoop, If, Line, Loop, Placement, Statement
 
 
 def check_loops(lines: Sequence[Line], lost: Sequence[Statement], broadcasts: Set[str]) -> None:
@@ -121,7 +120,7 @@ class _Walk:
                 code="TK-TRACE-020",
             )
         why = line if id(statement) in self.lost else self._blame(statement)
-        for name in _written(statement):
+        for name in accessed(statement)[1]:
             if why is not None and name not in self.broadcasts:
                 self.varying[name] = why
             else:
@@ -133,7 +132,7 @@ class _Walk:
             return self.around[-1][1]
         if isinstance(statement, Placement) and not statement.fragment.uniform:
             return None  # its results were known to vary, or are the same in every lane whatever it is given
-        for name in _read(statement):
+        for name in accessed(statement)[0]:
             if name in self.varying:
                 return self.varying[name]
         return None
@@ -152,29 +151,3 @@ def _ends(lines: Sequence[Line]) -> dict[int, int]:
             assert statement.opened is opened
             found[begin] = index
     return found
-
-
-def _names(operand: Bound) -> list[str]:
-    if isinstance(operand, Value):
-        return [operand.text]
-    return [] if isinstance(operand, (Number, str)) else [value.text for value in operand]
-
-
-def _read(statement: Statement) -> list[str]:
-    """Names of the registers that a statement reads."""
-    if isinstance(statement, Operation):
-        return [source.text for source in statement.operands if isinstance(source, Value)]
-    if isinstance(statement, Placement):
-        bound, operands = statement.bound, statement.fragment.operands
-        return [name for operand in operands if operand.direction != "out" for name in _names(bound[operand.name])]
-    return []
-
-
-def _written(statement: Statement) -> list[str]:
-    """Names of the registers that a statement writes."""
-    if isinstance(statement, Operation):
-        return [statement.result.text]
-    if isinstance(statement, Placement):
-        bound, operands = statement.bound, statement.fragment.operands
-        return [name for operand in operands if operand.direction != "in" for name in _names(bound[operand.name])]
-    return []

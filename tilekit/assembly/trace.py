@@ -112,10 +112,11 @@ class EndLoop:
 
 @dataclass(slots=True, eq=False)
 class Placement:
-    """A fragment with what stands for its operands."""
+    """A fragment with what stands for its operands, and a predicate for the lanes that run it: None, and all do."""
 
     fragment: Fragment
     bound: Mapping[str, Bound]
+    lanes: Value | None = None
 
 
 Statement: TypeAlias = Operation | SharedBase | LoadParameter | If | EndIf | Loop | EndLoop | Placement | str

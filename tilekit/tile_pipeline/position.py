@@ -23,10 +23,10 @@ class RingPosition:
     def advance(self) -> None:
         """Go on to the next stage."""
         w = self._w
-        self.stage.assign(self.stage + 1)
-        wrapped = self.stage == self._stages
+        after = self.stage + 1
+        wrapped = after == self._stages
+        self.stage.assign(w.select(wrapped, 0, after))
         self.phase.assign(w.select(wrapped, self.phase ^ 1, self.phase))
-        self.stage.assign(w.select(wrapped, 0, self.stage))
 
     def before(self) -> Value:
         """The stage ahead of this one in the ring."""

@@ -1,19 +1,32 @@
 """A schedule over groups of rows, each with a matrix of its own: the products of a mixture of experts.
 
 How many rows a group has is only known on the device, so every role counts the tiles as it goes: the tiles of a group
-follow each other, column by column, and a cluster takes every so many-th of all.
+follow each other, and a cluster takes every so many-th of all. Within a group they have the order of a raster
+(`tilekit.tile_schedule.raster`): down a band of rows, column by column, and back through the columns of the next band.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tilekit.assembly.legal import Count
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_schedule.divisor import Divisor
+from tilekit.tile_schedule.raster import Raster
 from tilekit.tiles.call import Call, Schedule
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.tile import Tile
+
+BAND_BYTES = 28 << 20
+"""Of A, in a band: what is left of L2 (50 MB on an H200) keeps it while the columns of B pass.
+
+Four groups of 8,576 rows by 4096 by 7168 take 5.3 % less time in bands of 11 or 16 rows of tiles than down all of their
+rows (8 bits, scales of blocks: 1,671 to 1,582 us), and 5.4 % less of bf16; sixteen skewed ones 1.6 % less in bands of
+11, 3.7 % in bands of 16. Where all rows of a group take 18 MB, bands of 11 take 1.8 % more.
+"""
 
 
 class GroupedScheduler:
@@ -26,8 +39,8 @@ class GroupedScheduler:
     Parameters
     ----------
     w
-        The writer; ``group_bounds`` (the address of one u32 a group), ``group_count``, ``group_rows``, ``tile_columns``
-        and ``rows`` become kernel parameters.
+        The writer; ``group_bounds`` (the address of one u32 a group), ``group_count``, ``group_rows``,
+        ``tile_columns``, ``tile_group``, what divides by a band's tiles, and ``rows`` become kernel parameters.
     tile_m, tile_n
         The CTA tile.
     cluster
@@ -39,6 +52,8 @@ class GroupedScheduler:
         groups that lie behind each other.
     every_group
         Whether a group without rows has a row of tiles too, none of whose rows is its: what is stored for groups.
+    band
+        Cluster rows of a band; None takes as many as L2 keeps of A, and those of a wave's smallest footprint at least.
     """
 
     yields_early = True
@@ -54,6 +69,7 @@ class GroupedScheduler:
         rows: Value,
         counted: bool,
         every_group: bool = False,
+        band: Count | None = None,
     ) -> None:
         self._tile_m, self._tile_n = tile_m, tile_n
         self._cluster = cluster
@@ -66,14 +82,37 @@ class GroupedScheduler:
         if counted:
             self._group_rows = w.parameter("group_rows", U32, lambda call: call.number("group_rows"))
         self._columns = w.parameter("tile_columns", U32, self._tile_columns)
+        self._given_band = band
+        self._band = w.parameter("tile_group", U32, lambda call: self._raster(call).group)
+        self._bands = Divisor(w, "band_tiles", lambda call: self._raster(call).group * self._tile_columns(call))
 
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: how many tiles there are, is known on the device only."""
-        rows = -(-call.m // (self._tile_m * self._cluster.m))
-        return Schedule(call.resident, rows * self._tile_columns(call))
+        return Schedule(call.resident, self._raster(call).tiles)
+
+    def _raster(self, call: Call) -> Raster:
+        """That of one group with all the rows."""
+        return call.once(self, lambda: self._planned(call))
+
+    def _planned(self, call: Call) -> Raster:
+        height = self._tile_m * self._cluster.m
+        raster = Raster.plan(
+            m=call.m,
+            n=call.n,
+            batches=1,
+            cluster_rows=height,
+            cluster_columns=self._tile_n * self._cluster.n,
+            resident=call.resident,
+            group=self._given_band,
+        )
+        if self._given_band is not None:
+            return raster
+        row_bytes = call.k * call.matrix("a").dtype.bits // 8
+        kept = BAND_BYTES // max(height * row_bytes, 1)
+        return replace(raster, group=max(raster.group, min(kept, raster.rows)))
 
     def _tile_columns(self, call: Call) -> int:
-        return -(-call.n // (self._tile_n * self._cluster.n))
+        return self._raster(call).columns
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""
@@ -95,9 +134,7 @@ class GroupedScheduler:
                 step.again = self._seek(w, index, group, before, first, end, rows)
             found = group < self._count
             with w.when(found):
-                within = index - before
-                column = within // rows
-                row = within - column * rows
+                row, column = self._place(w, index - before, rows)
                 yield Tile(
                     row=first + (row * cluster.m + cluster.row) * self._tile_m,
                     column=(column * cluster.n + cluster.column) * self._tile_n,
@@ -109,6 +146,16 @@ class GroupedScheduler:
                 )
             index.assign(index + stride)
             turn.again = found
+
+    def _place(self, w: Writer, within: Value, rows: Value) -> tuple[Value, Value]:
+        """Row and column of a group's tile, of its `rows` of cluster tiles."""
+        band = self._bands.divide(w, within)
+        first = band * self._band
+        height = w.minimum(rows - first, self._band)
+        inner = within - first * self._columns
+        column = inner // height
+        row = first + (inner - column * height)
+        return row, w.select((band & 1) != 0, self._columns - column - 1, column)
 
     def _seek(
         self, w: Writer, index: Value, group: Value, before: Value, first: Value, end: Value, rows: Value

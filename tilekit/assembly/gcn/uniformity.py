@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tilekit.assembly.accesses import accessed, values_of
 from tilekit.assembly.numbers import Number
 from tilekit.assembly.trace import (
     Bound,
@@ -17,14 +18,12 @@ from tilekit.assembly.trace import (
     EndLoop,
     If,
     Line,
-    LoadParameter,
     Loop,
     Operation,
     Placement,
     Register,
     Scope,
     SharedBase,
-    Statement,
 )
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import Value
@@ -269,29 +268,6 @@ class Uniformity:
                         if written and (operand.file != "scalar" or operand.type is PRED):
                             self.scalar -= {self.root(value) for value in values_of(bound[operand.name])}
         return before != len(self.scalar)
-
-
-def accessed(statement: Statement) -> tuple[list[str], list[str]]:
-    """Names of the registers that a statement reads, and of those that it writes."""
-    match statement:
-        case Operation(_, _, result, operands):
-            return [what.text for what in operands if isinstance(what, Value)], [result.text]
-        case SharedBase(result) | LoadParameter(_, result):
-            return [], [result.text]
-        case If(condition) | EndLoop(_, condition):
-            return [condition.text], []
-        case Placement(fragment, bound):
-            reads = [v.text for o in fragment.operands if o.direction != "out" for v in values_of(bound[o.name])]
-            writes = [v.text for o in fragment.operands if o.direction != "in" for v in values_of(bound[o.name])]
-            return reads, writes
-    return [], []
-
-
-def values_of(what: Bound) -> list[Value]:
-    """The registers of an operand."""
-    if isinstance(what, Value):
-        return [what]
-    return [] if isinstance(what, (Number, str)) else list(what)
 
 
 def _registers(scope: Scope) -> Iterator[Register]:

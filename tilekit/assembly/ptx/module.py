@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tilekit.assembly.dialect import FragmentFormat, Scopes
+from tilekit.assembly.ptx.election import converged
 from tilekit.assembly.ptx.fragment_text import check_text, local_names, renamed
 from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type, number_type, spell
 from tilekit.assembly.shared import BASE_ALIGNMENT
@@ -60,7 +61,7 @@ class PtxDialect:
             head += [".explicitcluster", f".reqnctapercluster {trace.cluster}, 1, 1"]
         notes = [f"role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in trace.roles]
         notes += trace.shared.annotations()
-        body = [*(f"    //@{note}" for note in notes), *_block(trace.body), "    ret;"]
+        body = [*(f"    //@{note}" for note in notes), *_block(converged(trace.body)), "    ret;"]
         return "\n".join([*head, "{", *body, "}", ""])
 
 

@@ -79,8 +79,9 @@ def spell(statement: Statement) -> list[str]:
     match statement:
         case Operation(name, type_, result, operands):
             return [f"{_mnemonic(name, type_)} {result.text}, {', '.join([operand(each) for each in operands])};"]
-        case Placement(fragment, bound):
-            return fragment.bind({name: operand(what) for name, what in bound.items()})
+        case Placement(fragment, bound, lanes):
+            lines = fragment.bind({name: operand(what) for name, what in bound.items()})
+            return lines if lanes is None else [f"@{lanes.text} {line}" for line in lines]
         case If(condition, holds, end):
             return [f"@{'!' if holds else ''}{condition.text} bra {end};"]
         case EndIf(opened):

@@ -143,6 +143,7 @@ def _scheduler(
             rows=declare_rows(w) if rows is None else rows,
             counted=spec.groups == "counts",
             every_group=isinstance(spec.functions, WrittenSpec) and spec.functions.reduces_columns,
+            band=config.raster_group,
         )
     raster = RasterOrder(
         w,
