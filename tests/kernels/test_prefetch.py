@@ -52,7 +52,8 @@ def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str
             continue
         with kernel.debug(**launch, stop=f"line={number}") as session:
             while session.stopped:
-                lane = np.flatnonzero(session.warp.fragment.mask)[0]  # where the whole warp is there, all know the box
+                mask = session.warp.fragment.mask
+                lane = 0 if mask is None else np.flatnonzero(mask)[0]  # the whole warp knows what its elected lane asks
                 x, y = (int(o) if o.isdecimal() else int(session.register(o)[lane]) for o in match.groups()[1:])
                 found.append((session.where.cta, x, y))
                 session.resume(f"line={number}")
