@@ -97,7 +97,11 @@ def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
 
 @entered_by_with("with elected(w):")
 def elected(w: Writer) -> Iterator[None]:
-    """Enter with one thread of each warp, which reconverges at the end."""
+    """Enter with one thread of each warp, which reconverges at the end.
+
+    On NVIDIA chips the warp goes round a loop in here as a whole, with the lane's predicate on what acts, where that
+    changes nothing else (`tilekit.assembly.ptx.election`).
+    """
     with w.when(w.elect()):
         yield
     w.warp_sync()

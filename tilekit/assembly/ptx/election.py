@@ -4,7 +4,7 @@ A role of one thread stands behind a branch that the elected lane takes. There p
 coordinates in the lane's own registers, and moves each into a uniform one (R2UR) for every copy. Where the whole warp
 goes round the loop, and a predicate leaves each copy and arrival to the elected lane, they stay in uniform registers:
 the first copy is the 15th instruction behind the wait for its stage, not the 41st. Products with scales of blocks take
-2.1 % less time in the mean of seventeen pairs, from 5.4 % less to 0.9 % more; plain ones as long (H200).
+2.0 % less time in the mean of nineteen pairs, from 5.4 % less to 0.9 % more; plain ones as long (H200).
 
 So such a branch is given up where that changes nothing but this: all lanes take the same ways through what stands
 behind it, what they compute is read there alone, and whatever else an instruction does, it can have the predicate.
