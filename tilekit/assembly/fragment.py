@@ -167,15 +167,16 @@ class Fragment:
     @cached_property
     def call(self) -> str:
         """How it is called: ``group.name``; of a file that is not tilekit's the path in place of the group."""
-        return f"{self.file.stem if self._ours else self.file}.{self.name}"
+        return f"{self.file.stem if self.own else self.file}.{self.name}"
 
     @property
     def stays_in_registers(self) -> bool:
         """Whether it is known not to reach memory; of a file that is not tilekit's nothing is."""
-        return self._ours and self.kind in ("scalar", "control")
+        return self.own and self.kind in ("scalar", "control")
 
     @cached_property
-    def _ours(self) -> bool:
+    def own(self) -> bool:
+        """Whether it is of one of tilekit's files."""
         return self.file.is_relative_to(fragment_root())
 
     def with_locals(self, names: Mapping[str, str], dialect: Dialect) -> Fragment:

@@ -212,6 +212,10 @@ class Value:
             )
         return Value(self._writer, type_, self.text, uniform=self.uniform)
 
+    def renamed(self, text: str) -> Value:
+        """Return another register of this one's type, for who declares it."""
+        return Value(self._writer, self.type, text, uniform=False)
+
     # -- what a device value is not ------------------------------------------------------------------------------------
 
     def __bool__(self) -> NoReturn:

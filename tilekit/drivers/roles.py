@@ -99,8 +99,8 @@ def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
 def elected(w: Writer) -> Iterator[None]:
     """Enter with one thread of each warp, which reconverges at the end.
 
-    On NVIDIA chips the warp goes round a loop in here as a whole, with the lane's predicate on what acts, where that
-    changes nothing else (`tilekit.assembly.ptx.election`).
+    On Hopper the warp goes round a loop in here as a whole, with the lane's predicate on what acts, where that changes
+    nothing else (`tilekit.assembly.ptx.election`).
     """
     with w.when(w.elect()):
         yield

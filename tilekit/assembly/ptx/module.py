@@ -61,7 +61,7 @@ class PtxDialect:
             head += [".explicitcluster", f".reqnctapercluster {trace.cluster}, 1, 1"]
         notes = [f"role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in trace.roles]
         notes += trace.shared.annotations()
-        body = [*(f"    //@{note}" for note in notes), *_block(converged(trace.body)), "    ret;"]
+        body = [*(f"    //@{note}" for note in notes), *_block(converged(trace.body, trace.target.name)), "    ret;"]
         return "\n".join([*head, "{", *body, "}", ""])
 
 
