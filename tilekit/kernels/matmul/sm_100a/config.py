@@ -56,7 +56,8 @@ class BlackwellConfig(KernelConfig):
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves
         it at ``"m"``, since what a wave needs of A and B is made small by `raster_group` in either order.
     raster_group
-        Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint.
+        Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint, and in groups of rows by what
+        L2 keeps.
     l2_promotion
         L2 fetch granularity of the input tensor maps.
     profile_tiles

@@ -72,7 +72,8 @@ class MatmulConfig(KernelConfig):
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves
         it at ``"m"``, since what a wave needs of A and B is made small by `raster_group` in either order.
     raster_group
-        Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint.
+        Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint, and in groups of rows by what
+        L2 keeps.
     l2_promotion
         What L2 fetches at least where a TMA load misses. ``"256B"`` makes a quarter more reads of L2 and half as many
         more between its halves (H200: 2 % of the time at 64x57344x8192, 4 % at 16x8192x8192).
