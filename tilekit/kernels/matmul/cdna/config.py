@@ -68,8 +68,8 @@ class CdnaConfig(KernelConfig):
     raster_order
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``.
     raster_group
-        Rows of tiles walked together, with ``"n"`` columns; ``None`` chooses by footprint, and in groups of rows by what
-        L2 keeps.
+        Rows of tiles walked together, with ``"n"`` columns; ``None`` chooses by footprint, and in groups of rows by
+        what L2 keeps.
     xcds
         Whether neighbouring tiles fall to workgroups of one die, which share its L2; else to all dies in turn.
     profile_tiles

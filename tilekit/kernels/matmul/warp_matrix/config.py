@@ -51,8 +51,8 @@ class WarpMatrixConfig(KernelConfig):
     raster_order
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``.
     raster_group
-        Rows of tiles walked together, with ``"n"`` columns; ``None`` chooses by footprint, and in groups of rows by what
-        L2 keeps.
+        Rows of tiles walked together, with ``"n"`` columns; ``None`` chooses by footprint, and in groups of rows by
+        what L2 keeps.
     profile_tiles
         Tiles of a CTA whose times its warps note (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
