@@ -213,7 +213,7 @@ class Value:
         return Value(self._writer, type_, self.text, uniform=self.uniform)
 
     def renamed(self, text: str) -> Value:
-        """Return another register of this one's type, for who declares it."""
+        """Return another register of this one's type, which the caller declares."""
         return Value(self._writer, self.type, text, uniform=False)
 
     # -- what a device value is not ------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ CHIPS = frozenset({"sm_90a"})
 """Where ptxas does so: for sm_100a it keeps them in uniform registers behind the branch too, but for one in 13
 instructions from the wait for a stage to its first copy."""
 
-
 Ways = tuple[int, ...]
 """Which branches are open, the outermost first."""
 
