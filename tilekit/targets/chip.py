@@ -75,6 +75,9 @@ class Target:
         Widths of the elements that the matrix instruction reads where M or N is contiguous: for wgmma 16 (PTX ISA,
         wgmma.mma_async, imm-trans), for tcgen05 8, 16 and 32 (tcgen05.mma, Instruction descriptor). Without a copy
         engine it is what the threads that load turn round.
+    whole_warps
+        Whether a warp goes round the loop of its elected lane (`tilekit.assembly.ptx.election`). For sm_90a ptxas keeps
+        what such a loop counts in the lane's own registers, for sm_100a hardly (one R2UR in 13 instructions).
 
     Raises
     ------
@@ -102,6 +105,7 @@ class Target:
     isa_version: tuple[int, int] = (8, 0)
     named_barriers: int = 16
     transposed_bits: tuple[int, ...] = (16,)
+    whole_warps: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted(self.capabilities - CAPABILITIES.keys())

@@ -34,4 +34,5 @@ SM_90A: Final = Target(
     max_threads=1024,
     max_cluster=8,
     compute_capability=(9, 0),
+    whole_warps=True,
 )

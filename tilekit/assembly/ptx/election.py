@@ -28,17 +28,13 @@ ONE_INSTRUCTION = re.compile(r"(?:@\$\{(\w+)\}\s+)?[a-z][\w.:${}]*(?<!:)(?:\s[^;
 """A line that can have a predicate before it: one instruction, without a label or braces around it; perhaps with an
 operand of the fragment's for a predicate, which is the group."""
 
-CHIPS = frozenset({"sm_90a"})
-"""Where ptxas does so: for sm_100a it keeps them in uniform registers behind the branch too, but for one in 13
-instructions from the wait for a stage to its first copy."""
-
 Ways = tuple[int, ...]
 """Which branches are open, the outermost first."""
 
 
-def converged(body: Scope, chip: str) -> Scope:
-    """The kernel with whole warps in the place of elected lanes, where that helps a chip and changes nothing else."""
-    return _rewritten(body, _Registers(body)) if chip in CHIPS else body
+def converged(body: Scope) -> Scope:
+    """The kernel with whole warps in the place of elected lanes, where nothing else changes."""
+    return _rewritten(body, _Registers(body))
 
 
 class _Registers:

@@ -61,7 +61,8 @@ class PtxDialect:
             head += [".explicitcluster", f".reqnctapercluster {trace.cluster}, 1, 1"]
         notes = [f"role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in trace.roles]
         notes += trace.shared.annotations()
-        body = [*(f"    //@{note}" for note in notes), *_block(converged(trace.body, trace.target.name)), "    ret;"]
+        statements = converged(trace.body) if trace.target.whole_warps else trace.body
+        body = [*(f"    //@{note}" for note in notes), *_block(statements), "    ret;"]
         return "\n".join([*head, "{", *body, "}", ""])
 
 
