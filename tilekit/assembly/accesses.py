@@ -9,18 +9,25 @@ from tilekit.assembly.values import Value
 
 def accessed(statement: Statement) -> tuple[list[str], list[str]]:
     """Names of the registers that a statement reads, and of those that it writes."""
+    reads, writes = [value.text for value in read_by(statement)], []
     match statement:
-        case Operation(_, _, result, operands):
-            return [what.text for what in operands if isinstance(what, Value)], [result.text]
-        case SharedBase(result) | LoadParameter(_, result):
-            return [], [result.text]
-        case If(condition) | EndLoop(_, condition):
-            return [condition.text], []
+        case Operation(_, _, result) | SharedBase(result) | LoadParameter(_, result):
+            writes = [result.text]
         case Placement(fragment, bound):
-            reads = [v.text for o in fragment.operands if o.direction != "out" for v in values_of(bound[o.name])]
             writes = [v.text for o in fragment.operands if o.direction != "in" for v in values_of(bound[o.name])]
-            return reads, writes
-    return [], []
+    return reads, writes
+
+
+def read_by(statement: Statement) -> list[Value]:
+    """The registers that a statement reads."""
+    match statement:
+        case Operation(_, _, _, operands):
+            return [what for what in operands if isinstance(what, Value)]
+        case If(condition) | EndLoop(_, condition):
+            return [condition]
+        case Placement(fragment, bound):
+            return [value for o in fragment.operands if o.direction != "out" for value in values_of(bound[o.name])]
+    return []
 
 
 def values_of(what: Bound) -> list[Value]:

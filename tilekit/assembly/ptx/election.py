@@ -18,8 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilekit.assembly.accesses import accessed, values_of
-from tilekit.assembly.fragment import Fragment
+from tilekit.assembly.accesses import accessed, read_by, values_of
 from tilekit.assembly.trace import EndIf, EndLoop, If, Line, Loop, Operation, Placement, Register, Scope, Statement
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import Value
@@ -108,7 +107,7 @@ def _for_all_lanes(line: Line, elected: Value, both: dict[str, Register]) -> lis
 
     if not isinstance(statement, Placement) or not _acts(statement):
         return [outside(statement)]
-    guard = _guards(statement.fragment).pop()
+    guard = _guards(statement).pop()
     if guard is None:
         return [outside(Placement(statement.fragment, statement.bound, elected))]
     given = statement.bound[guard]
@@ -119,9 +118,9 @@ def _for_all_lanes(line: Line, elected: Value, both: dict[str, Register]) -> lis
     return [outside(Operation("and", PRED, one, (given, elected))), outside(Placement(statement.fragment, bound))]
 
 
-def _guards(fragment: Fragment) -> set[str | None]:
+def _guards(placement: Placement) -> set[str | None]:
     """The operands that guard a fragment's lines, None for those without; empty where a line cannot have a guard."""
-    found = [ONE_INSTRUCTION.fullmatch(line.strip()) for line in fragment.text]
+    found = [ONE_INSTRUCTION.fullmatch(line.strip()) for line in placement.fragment.text]
     return set() if None in found else {match[1] for match in found if match is not None}
 
 
@@ -163,9 +162,11 @@ class _Region:
 
     def _from_outside(self) -> set[str]:
         """Registers that are only read here, and may differ from lane to lane, or that some lanes lack."""
-        read = {value.text: value for line in self._lines for value in _read(line) if value.text not in self._written}
+        read = {value.text: value for line in self._lines for value in read_by(line.statement)}
         return {
-            name for name, value in read.items() if not value.uniform or not self._registers.known_at(name, self._ways)
+            name
+            for name, value in read.items()
+            if name not in self._written and not (value.uniform and self._registers.known_at(name, self._ways))
         }
 
     def _runs_in_all_lanes(self, line: Line) -> bool:
@@ -180,7 +181,7 @@ class _Region:
         return fragment.stays_in_registers or (fragment.kind == "wait" and fragment.own)
 
     def _can_be_guarded(self, placement: Placement) -> bool:
-        guards = _guards(placement.fragment)
+        guards = _guards(placement)
         given = [value for guard in guards if guard is not None for value in values_of(placement.bound[guard])]
         return len(guards) == 1 and all(_both(value, self._elected) not in self._registers.accesses for value in given)
 
@@ -200,15 +201,3 @@ class _Region:
         alike = isinstance(statement, Operation) or (isinstance(statement, Placement) and statement.fragment.uniform)
         if writes and not (alike and self._varying.isdisjoint(reads)):
             self._varying.update(writes)
-
-
-def _read(line: Line) -> list[Value]:
-    """The registers that a line reads."""
-    match line.statement:
-        case Operation(_, _, _, operands):
-            return [what for what in operands if isinstance(what, Value)]
-        case If(condition) | EndLoop(_, condition):
-            return [condition]
-        case Placement(fragment, bound):
-            return [value for o in fragment.operands if o.direction != "out" for value in values_of(bound[o.name])]
-    return []
