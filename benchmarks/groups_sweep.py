@@ -51,7 +51,9 @@ def contenders(workload: Workload, most: int) -> list[Estimate]:
     entries = ranked(workload.spec_on("sm_90a"), SM_90A, m=workload.m, n=workload.n, k=workload.k, groups=groups)
     near = [entry for entry in entries if entry.total <= NEAR * entries[0].total]
     first = near[: most // 2]
-    kinds = {(c.tile, c.pingpong, c.cluster): e for e in reversed(near) for c in [cast(MatmulConfig, e.config)]}
+    kinds = {
+        (c.tile, c.swap_ab, c.pingpong, c.cluster): e for e in reversed(near) for c in [cast(MatmulConfig, e.config)]
+    }
     others = sorted((entry for entry in kinds.values() if entry not in first), key=near.index)
     return first + others[: most - len(first)]
 

@@ -20,6 +20,11 @@ ON_GPU = 200
 """Seeds of the cases that run on a GPU, every fourth of them large."""
 
 
+def _shares(case: ScaledProduct) -> bool:
+    """Whether CTAs share its sums, as none of groups does."""
+    return case.config is not None and case.config.cluster_k > 1
+
+
 def _by_hand(chip: str) -> list[ScaledProduct]:
     """Every config, with scales that say where they lie, at extents that no tile and no block divides."""
     lies: Any = ("rows", "columns")
@@ -30,6 +35,8 @@ def _by_hand(chip: str) -> list[ScaledProduct]:
         *swapped,
         *(replace(place, groups=(64, 0, 9, 1, 60), lie=lie) for lie in lies),
         *(replace(place, m=70, groups=(70, 0, 9, 1), counted=True, lie=lie) for lie in lies),
+        *(replace(c, groups=(17, 0, 10, 9), lie="columns") for c in swapped if not _shares(c)),
+        *(replace(c, groups=(37, 0, 9), counted=True, lie="columns") for c in swapped if not _shares(c)),
         replace(place, data="normal", n=256, out="bf16", bias="f32", activation="silu"),
         replace(place, data="integers", m=1, n=8, k=128),
         replace(place, data="integers", m=40, n=64, k=0),

@@ -1,4 +1,4 @@
-"""Groups of rows, each times its own matrix: exact, nothing else touched, on both chips and on the GPU."""
+"""Groups of rows, each times its own matrix: exact, nothing else touched, on chips of each kind and on the GPU."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import tilekit
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.gfx942.config import Cdna3Config
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.runtime import driver
@@ -20,9 +21,13 @@ CONFIGS: list[tuple[str, Any]] = [
     ("sm_90a", None),
     ("sm_90a", MatmulConfig(tile=(128, 128), cluster=(2, 1))),
     ("sm_90a", MatmulConfig(tile=(64, 96), cluster=(1, 2), consumers=1, in_flight=0)),
+    ("sm_90a", MatmulConfig(tile=(128, 40), cluster=(2, 1), swap_ab=True)),
+    ("sm_90a", MatmulConfig(tile=(128, 56), cluster=(1, 2), swap_ab=True, schedule="pingpong", raster_group=1)),
     ("sm_100a", None),
     ("sm_100a", BlackwellConfig(tile=(128, 64), cta_group=2, cluster=(2, 1), clc_stages=0)),
     ("sm_100a", BlackwellConfig(tile=(64, 64), cta_group=2, cluster=(4, 1), clc_stages=0, k_group=2)),
+    ("sm_100a", BlackwellConfig(tile=(128, 48), cta_group=1, cluster=(2, 1), clc_stages=0, swap_ab=True)),
+    ("gfx942", Cdna3Config(tile=(128, 32), swap_ab=True)),
 ]
 SIZES = [[100, 0, 37, 300, 128], [1, 1, 1], [0, 0, 65], [128, 256]]
 ON_GPU = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -74,7 +79,18 @@ def test_majors_and_outputs(target: str, major: str, out_dtype: Any) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("config", [None, MatmulConfig(tile=(128, 256), cluster=(2, 1)), MatmulConfig(tile=(128, 128))])
+@pytest.mark.parametrize(
+    "config",
+    [
+        None,
+        MatmulConfig(tile=(128, 256), cluster=(2, 1)),
+        MatmulConfig(tile=(128, 128)),
+        MatmulConfig(tile=(64, 16), cluster=(2, 1), consumers=1, k_group=2, swap_ab=True),
+        MatmulConfig(tile=(128, 120), cluster=(2, 1), schedule="pingpong", swap_ab=True),
+        MatmulConfig(tile=(256, 112), cluster=(2, 2), swap_ab=True),
+    ],
+    ids=str,
+)
 def test_many_groups_on_the_gpu(config: Any) -> None:
     """A skewed routing of 64 groups."""
     _skip_without_gpu("cuda")

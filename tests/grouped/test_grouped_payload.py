@@ -205,7 +205,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "the transpose": (
         lambda: call(*WAYS["ahead"], config=MatmulConfig(swap_ab=True, in_flight=0)),
-        "groups end between the rows of a tile",
+        "the caller.s payload is upright.*nearest: swap_ab=False.*TK-MM-006",
     ),
     "a scheduler": (
         lambda: tilekit.grouped_matmul(A, B, ENDS, components=tk.OwnComponents(scheduler=len)),

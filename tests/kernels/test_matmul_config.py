@@ -69,7 +69,6 @@ RULES = [
     ({"tile": (128, 20), "swap_ab": True, "cluster": (1, 1)}, {}, "tile N=20: a multiple of 8", "tile", (128, 24)),
     ({"tile": (128, 8), "swap_ab": True, "cluster": (3, 1)}, {}, "B's 8 rows are fetched in 3", "tile", (128, 24)),
     ({"k_group": 3, "tile": (128, 64)}, {}, "k_group=3: 1, 2 or 4 slices", "k_group", 4),
-    ({"swap_ab": True}, {"groups": "ends"}, "swap_ab=True: groups end between", "swap_ab", False),
     ({"cluster": (0, 1)}, {}, "cluster=(0, 1): 1 to 8 CTAs", "cluster", (1, 1)),
     ({"cluster": (4, 4)}, {}, "cluster=(4, 4)", "cluster", (2, 4)),
     (

@@ -47,11 +47,22 @@ def test_the_order_by_hand() -> None:
     shape=st.sampled_from([(1, 1), (2, 1), (1, 2)]),
     counted=st.booleans(),
     every=st.booleans(),
+    turned=st.booleans(),
 )
 def test_the_traced_scheduler_does_the_same(
-    sizes: list[int], columns: int, band: int, clusters: int, shape: tuple[int, int], counted: bool, every: bool
+    sizes: list[int],
+    columns: int,
+    band: int,
+    clusters: int,
+    shape: tuple[int, int],
+    counted: bool,
+    every: bool,
+    turned: bool,
 ) -> None:
-    """What the kernel's arithmetic gives for every tile of every group, CTA by CTA, is the order documented."""
+    """What the kernel's arithmetic gives for every tile of every group, CTA by CTA, is the order documented.
+
+    Turned, rows and columns of the tiles are those of the transpose.
+    """
     cluster_m, cluster_n = shape
     room = 704
     k = SmallKernel(pointers=1, cluster=cluster_m * cluster_n)
@@ -59,8 +70,9 @@ def test_the_traced_scheduler_does_the_same(
     position = Cluster.read(w, cluster_m, cluster_n)
     rows = w.constant(U32, room * len(sizes) if counted else sum(sizes))
     extent = w.constant(U32, 64)
-    how = {"counted": counted, "every_group": every}
-    scheduler = GroupedScheduler(w, tile_m=TILE_M, tile_n=TILE_N, cluster=position, k=extent, rows=rows, **how)
+    how = {"counted": counted, "every_group": every, "turned": turned}
+    tile_m, tile_n = (TILE_N, TILE_M) if turned else (TILE_M, TILE_N)
+    scheduler = GroupedScheduler(w, tile_m=tile_m, tile_n=tile_n, cluster=position, k=extent, rows=rows, **how)
     index = w.variable(U32, w.ptx.cluster.cluster_index(), "index")
     for tile in scheduler.tiles(w, Role("every", range(1), frozenset())):
         with w.when(k.thread == 0):
@@ -68,7 +80,8 @@ def test_the_traced_scheduler_does_the_same(
                 k.store(0, (index * position.size + position.rank) * 5 + i, value)
         index.assign(index + clusters)
 
-    height = TILE_M * cluster_m
+    down, across = (cluster_n, cluster_m) if turned else (cluster_m, cluster_n)
+    height = TILE_M * down
     lines = [max(-(-size // height), int(every)) for size in sizes]
     firsts = [room * group if counted else sum(sizes[:group]) for group in range(len(sizes))]
     expected = [
@@ -85,20 +98,24 @@ def test_the_traced_scheduler_does_the_same(
     assert (out[len(expected)] == UNWRITTEN).all(), "a tile too many"
     for (group, row, column), ctas in zip(expected, out.tolist(), strict=False):
         for rank, record in enumerate(ctas):
-            inner_row, inner_column = rank % cluster_m, rank // cluster_m
-            top = firsts[group] + (row * cluster_m + inner_row) * TILE_M
-            left = (column * cluster_n + inner_column) * TILE_N
-            assert record == [group, top, left, firsts[group], firsts[group] + sizes[group]]
+            inner = rank % cluster_m, rank // cluster_m
+            inner_row, inner_column = reversed(inner) if turned else inner
+            top = firsts[group] + (row * down + inner_row) * TILE_M
+            left = (column * across + inner_column) * TILE_N
+            place = [left, top] if turned else [top, left]
+            assert record == [group, *place, firsts[group], firsts[group] + sizes[group]]
 
 
-def band_of(rows: int, k: int, dtype: str, given: int | None = None) -> int:
+def band_of(rows: int, k: int, dtype: str, given: int | None = None, *, turned: bool = False) -> int:
     """Rows of tiles of a band, of a launch on 132 SMs with 4096 columns."""
     w = SmallKernel(cluster=2).w
-    position = Cluster.read(w, 1, 2)
+    position = Cluster.read(w, *((2, 1) if turned else (1, 2)))
     number = w.constant(U32, 64)
-    GroupedScheduler(w, tile_m=128, tile_n=128, cluster=position, k=number, rows=number, counted=False, band=given)
-    a = Matrix("a", as_dtype(dtype), (k, rows), k)
-    call = Call(m=rows, n=4096, k=k, matrices={"a": a}, addresses={"groups": 0}, resident=66, numbers={"groups": 4})
+    how = {"counted": False, "band": given, "turned": turned}
+    GroupedScheduler(w, tile_m=128, tile_n=128, cluster=position, k=number, rows=number, **how)
+    name, (m, n) = ("b", (4096, rows)) if turned else ("a", (rows, 4096))
+    matrix = Matrix(name, as_dtype(dtype), (k, rows), k)
+    call = Call(m=m, n=n, k=k, matrices={name: matrix}, addresses={"groups": 0}, resident=66, numbers={"groups": 4})
     return next(parameter.value(call) for parameter in w.parameters if parameter.name == "tile_group")
 
 
@@ -116,6 +133,7 @@ def band_of(rows: int, k: int, dtype: str, given: int | None = None) -> int:
 def test_a_band_is_what_l2_keeps(rows: int, k: int, dtype: str, band: int) -> None:
     """As many rows of tiles as 28 MB of A have, at least those of the smallest footprint, at most all."""
     assert band_of(rows, k, dtype) == band
+    assert band_of(rows, k, dtype, turned=True) == band
 
 
 def test_a_given_band_is_kept() -> None:

@@ -280,26 +280,25 @@ class BoundStagedEpilogue:
         self, w: Writer, tile: Tile, row: Value, column: Value, start: Operand, columns: int
     ) -> dict[int, Value] | None:
         """Store the parts of a subtile below which rows are not the tile's; say of each part whether all rows are."""
-        e = self._e
+        e, plan = self._e, self._e._plan
         if e._rows is None or tile.row_end is None:
             return None
         whole = {}
-        rows = e._plan.layout.parts[0].rows
-        for box in e._plan.boxes:
-            first = row + box.row
-            whole[box.offset] = first + rows <= tile.row_end
+        wide, rows = plan.extents(columns)
+        for box in plan.boxes:
+            place = plan.place(column=column + box.column, row=row + box.row)
+            whole[box.offset] = place["row"] + rows <= tile.row_end
             with w.when(~whole[box.offset]):
                 subtile = self._subtile + (start + box.offset)
                 e._rows.store(
                     w,
                     subtile,
                     thread=self._thread,
-                    threads=e._plan.layout.threads,
+                    threads=plan.layout.threads,
                     rows=rows,
-                    row=first,
                     end=tile.row_end,
-                    column=column + box.column,
-                    columns=columns,
+                    columns=wide,
+                    **place,
                 )
         return whole
 

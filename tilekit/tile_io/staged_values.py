@@ -146,10 +146,12 @@ class StagedValues:
         Where they lie.
     block
         Elements of K that share a value, where those that lie behind each other go along with K; else 0.
+    even
+        Whether a thread's first value is an even one of the image, so that two neighbours may be read at once.
     """
 
-    def __init__(self, place: SharedArray, *, block: Annotated[int, Whole(0)] = 0) -> None:
-        self._place, self._block = place, block
+    def __init__(self, place: SharedArray, *, block: Annotated[int, Whole(0)] = 0, even: bool = True) -> None:
+        self._place, self._block, self._even = place, block, even
 
     def turn(self, w: Writer, tile: Tile) -> None:
         """Turn to an output tile."""
@@ -168,7 +170,7 @@ class StagedValues:
         return [w.isa.memory.load_shared_f32(address=at + step * offset) for offset in offsets]
 
     def _rows(self, w: Writer, at: Value, offsets: Sequence[int]) -> Iterator[Value]:
-        pairs = offsets[1:2] == [offsets[0] + 1]
+        pairs = self._even and offsets[1:2] == [offsets[0] + 1]
         for offset in offsets[:: 2 if pairs else 1]:
             if pairs:
                 yield from w.isa.memory.load_shared_f32x2(address=at + F32.bytes * offset)

@@ -70,11 +70,13 @@ class ScaledAccumulators(PromotedAccumulators):
 
     While one warpgroup adds, the tensor core has the other's instructions, and with two tiles its own next block's.
     Blocks below the last row of a tile's group are not multiplied: there is a loop for each number of blocks, since
-    branches within one keep ptxas from reading factors ahead, which cost 6 % (H200).
+    branches within one keep ptxas from reading factors ahead, which cost 6 % (H200). Where the kernel computes the
+    transpose of its output (`turned`), groups end between columns, and every block has rows.
     """
 
-    def __init__(self, scales: Factors, op: RegisterOp) -> None:
+    def __init__(self, scales: Factors, op: RegisterOp, *, turned: bool = False) -> None:
         super().__init__(op)
+        self._turned = turned
         self._scales, block = scales, op.layout.columns // 2
         self._partials = partial_tiles(op.layout.blocks * block, block, scales.registers)
 
@@ -100,7 +102,7 @@ class ScaledAccumulators(PromotedAccumulators):
     def ways(self, w: Writer, tile: Tile) -> Iterator[Promote]:
         """A branch for each number of blocks, from the first on, that have rows of the tile's group."""
         layout = self.layout
-        if tile.row_end is None or layout.blocks == 1:
+        if tile.row_end is None or self._turned or layout.blocks == 1:
             yield self.promote
             return
         first = tile.row + self._first

@@ -8,7 +8,7 @@ follow each other, and a cluster takes every so many-th of all. Within a group t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tilekit.assembly.legal import Count
 from tilekit.assembly.types import GMEM, U32
@@ -27,6 +27,34 @@ Four groups of 8,576 rows by 4096 by 7168 take 5.3 % less time in bands of 11 or
 rows (8 bits, scales of blocks: 1,671 to 1,582 us), and 5.4 % less of bf16; sixteen skewed ones 1.6 % less in bands of
 11, 3.7 % in bands of 16. Where all rows of a group take 18 MB, bands of 11 take 1.8 % more.
 """
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Of a cluster's tile, along one side of the output.
+
+    Attributes
+    ----------
+    tile
+        Elements of a CTA's tile.
+    ctas
+        CTAs of a cluster.
+    place
+        This CTA's among them, u32.
+    """
+
+    tile: int
+    ctas: int
+    place: Value
+
+    @property
+    def cluster(self) -> int:
+        """Elements of a cluster's tile."""
+        return self.tile * self.ctas
+
+    def first(self, index: Value) -> Value:
+        """The first element of this CTA's part of cluster tile `index`."""
+        return (index * self.ctas + self.place) * self.tile
 
 
 class GroupedScheduler:
@@ -54,6 +82,8 @@ class GroupedScheduler:
         Whether a group without rows has a row of tiles too, none of whose rows is its: what is stored for groups.
     band
         Cluster rows of a band; None takes as many as L2 keeps of A, and those of a wave's smallest footprint at least.
+    turned
+        Whether the kernel computes the transpose of its output: rows of groups are then along the tiles' columns.
     """
 
     yields_early = True
@@ -70,8 +100,11 @@ class GroupedScheduler:
         counted: bool,
         every_group: bool = False,
         band: Count | None = None,
+        turned: bool = False,
     ) -> None:
-        self._tile_m, self._tile_n = tile_m, tile_n
+        sides = _Extent(tile_m, cluster.m, cluster.row), _Extent(tile_n, cluster.n, cluster.column)
+        self._down, self._across = reversed(sides) if turned else sides
+        self._turned = turned
         self._cluster = cluster
         self._k = k
         self._rows = rows
@@ -95,20 +128,20 @@ class GroupedScheduler:
         return call.once(self, lambda: self._planned(call))
 
     def _planned(self, call: Call) -> Raster:
-        height = self._tile_m * self._cluster.m
+        rows, columns, operand = (call.n, call.m, "b") if self._turned else (call.m, call.n, "a")
         raster = Raster.plan(
-            m=call.m,
-            n=call.n,
+            m=rows,
+            n=columns,
             batches=1,
-            cluster_rows=height,
-            cluster_columns=self._tile_n * self._cluster.n,
+            cluster_rows=self._down.cluster,
+            cluster_columns=self._across.cluster,
             resident=call.resident,
             group=self._given_band,
         )
         if self._given_band is not None:
             return raster
-        row_bytes = call.k * call.matrix("a").dtype.bits // 8
-        kept = BAND_BYTES // max(height * row_bytes, 1)
+        row_bytes = call.k * call.matrix(operand).dtype.bits // 8
+        kept = BAND_BYTES // max(self._down.cluster * row_bytes, 1)
         return replace(raster, group=max(raster.group, min(kept, raster.rows)))
 
     def _tile_columns(self, call: Call) -> int:
@@ -134,10 +167,12 @@ class GroupedScheduler:
                 step.again = self._seek(w, index, group, before, first, end, rows)
             found = group < self._count
             with w.when(found):
-                row, column = self._place(w, index - before, rows)
+                down, across = self._place(w, index - before, rows)
+                place = first + self._down.first(down), self._across.first(across)
+                row, column = reversed(place) if self._turned else place
                 yield Tile(
-                    row=first + (row * cluster.m + cluster.row) * self._tile_m,
-                    column=(column * cluster.n + cluster.column) * self._tile_n,
+                    row=row,
+                    column=column,
                     batch=group,
                     k_first=0,
                     k_end=self._k,
@@ -169,7 +204,7 @@ class GroupedScheduler:
             bound = first + w.minimum(bound, self._group_rows)
         bound = w.minimum(bound, self._rows)
         end.assign(w.select(bound > first, bound, first))
-        height = self._tile_m * self._cluster.m
+        height = self._down.cluster
         lines = (end - first + (height - 1)) // height
         rows.assign(w.select(lines == 0, 1, lines) if self._every else lines)
         tiles = rows * self._columns

@@ -68,7 +68,8 @@ class Tile:
     share
         Where the sum is shared.
     row_first, row_end
-        Where rows come in groups: the first of the tile's group, and the first that is none of it.
+        Where rows of the output come in groups: the first of the tile's group, and the first that is none of it. Of a
+        kernel that computes the transpose these lie along the tile's columns.
     """
 
     row: Value

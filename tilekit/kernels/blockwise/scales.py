@@ -56,7 +56,7 @@ def loader(w: Writer, tile: ValueTile, *, swapped: bool, groups: Groups | None) 
     def first(of: Tile) -> Value:
         if tile.along_k:
             return (of.row if swapped else of.column) // BLOCK
-        row = of.column if swapped else of.row - (0 if rows is None else of.batch * rows)
+        row = (of.column if swapped else of.row) - (0 if rows is None else of.batch * rows)
         return row // UNIT * UNIT if groups == "ends" else row
 
     batched = rows is not None or (groups is not None and tile.along_k)
@@ -91,12 +91,16 @@ class BlockScales:
     ) -> None:
         self.layout, self.swapped = layout, swapped
         ways = {"scale_a": 0, "scale_b": BLOCK}
-        self._staged = {name: StagedValues(staged[name], block=along) for name, along in ways.items() if name in staged}
+        self._shifted = groups == "ends"
+        self._staged = {
+            name: StagedValues(staged[name], block=along, even=not self._shifted)
+            for name, along in ways.items()
+            if name in staged
+        }
         read = {"scale_a": groups == "counts", "scale_b": groups is not None}
         ahead = {name: Ahead(w, name, block=BLOCK, grouped=of) for name, of in read.items() if name not in staged}
         self._fine, self._coarse = ahead.get("scale_a"), ahead.get("scale_b")
         self._rows = group_rows(w) if groups == "counts" and self._fine is not None else None
-        self._shifted = groups == "ends"
         pairs = [8 * i + odd for i in range(layout.columns // 8) for odd in (0, 1)]
         self._offsets = pairs if swapped else layout.rows_of_a_thread
         self.registers = len(pairs) * (1 if self._fine is None else 2) * swapped
@@ -113,7 +117,8 @@ class BlockScales:
         """Turn to an output tile."""
         coarse = tile.row + self._part if self.swapped else tile.column + self._column
         self._offset, self._block = coarse % BLOCK, coarse // BLOCK
-        self._shift = tile.row % UNIT if self._shifted else 0
+        rows = tile.column if self.swapped else tile.row
+        self._shift = rows % UNIT if self._shifted else 0
         for values in self._staged.values():
             values.turn(w, tile)
         if self._coarse is not None:
@@ -121,8 +126,8 @@ class BlockScales:
         else:
             self._block = self._block - (tile.row if self.swapped else tile.column) // BLOCK
         if self._fine is not None:
-            rows = tile.row - (0 if self._rows is None else tile.batch * self._rows) + self._row
-            self._fine.turn(w, tile, tile.column + self._across if self.swapped else rows, self._offsets)
+            first = rows - (0 if self._rows is None else tile.batch * self._rows)
+            self._fine.turn(w, tile, first + (self._across if self.swapped else self._row), self._offsets)
 
     def take(self, w: Writer, stage: Stage) -> None:
         """Read the scales in the `stage` of the next k-block."""

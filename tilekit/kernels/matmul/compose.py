@@ -144,6 +144,7 @@ def _scheduler(
             counted=spec.groups == "counts",
             every_group=isinstance(spec.functions, WrittenSpec) and spec.functions.reduces_columns,
             band=config.raster_group,
+            turned=config.swap_ab,
         )
     raster = RasterOrder(
         w,

@@ -166,8 +166,10 @@ class Grids:
         drawn, sizes = rows[None], None
         if groups:
             sizes = _drawn_sizes(m, groups, counted=spec.groups == "counts")
-            drawn = _rows_of(sizes, c.tile_m * c.cluster_m)
-            rows = drawn.mean(axis=0)
+            drawn = _rows_of(sizes, np.where(c.swapped, c.tile_n * c.cluster_n, c.tile_m * c.cluster_m))
+            lines = drawn.mean(axis=0)
+            rows, columns = np.where(c.swapped, rows, lines), np.where(c.swapped, lines, columns)
+            drawn = drawn * np.where(c.swapped, rows / np.maximum(lines, 1), 1)
         k_blocks = -(-k // c.k_block)
         share = -(-k_blocks // (c.shares * c.cluster_k))
         shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.cluster_k, 1)))
@@ -217,8 +219,9 @@ class Grids:
             aligned = pitch % SECTOR_BYTES == 0  # else rows begin anywhere, whatever the tile
             off_sector.append(mn_major & aligned & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
         parts = np.where(c.swapped, *read[::-1]), np.where(c.swapped, *read)
-        fetched = along_m * parts[0] * _fetches(columns)
-        fetched = fetched + along_n * parts[1] * _fetches(rows / max(groups, 1)) * max(groups, 1)
+        copies = [np.where(c.swapped == weights, max(groups, 1), 1) for weights in (True, False)]
+        fetched = along_m * parts[0] * _fetches(columns / copies[0]) * copies[0]
+        fetched = fetched + along_n * parts[1] * _fetches(rows / copies[1]) * copies[1]
         return cls(
             along_m=along_m,
             along_n=along_n,

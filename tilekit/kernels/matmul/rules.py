@@ -46,8 +46,6 @@ def profile_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
 
 def grouped_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Groups of rows have a schedule of their own, made from their bounds, which shares no sums and claims nothing."""
-    if spec.groups is not None and config.swap_ab:
-        yield Violation("grouped operands", "swap_ab", "swap_ab=True: groups end between the rows of a tile")
     if spec.groups is not None and config.split_k in SPLIT_K.values[1:]:
         text = f"split_k={config.split_k}: of groups of rows, each sum has one CTA"
         yield Violation("grouped sums", "split_k", text)

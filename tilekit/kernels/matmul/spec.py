@@ -276,8 +276,9 @@ class MatmulSpec:
         factors = self.block_factors(w, op, swapped, tiles)
         if factors is None:
             return kind
-        made = scaled.ScaledTensorAccumulators if kind is TensorAccumulators else scaled.ScaledAccumulators
-        return partial(made, factors)
+        if kind is TensorAccumulators:
+            return partial(scaled.ScaledTensorAccumulators, factors)
+        return partial(scaled.ScaledAccumulators, factors, turned=swapped)
 
     @property
     def swaps(self) -> tuple[str, ...]:

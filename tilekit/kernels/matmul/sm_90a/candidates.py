@@ -254,8 +254,6 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
     of_eight = SHARES_OF_EIGHT if _timed_in_all(spec) else (1,)
     largest_shared = LARGEST_SHARED_TILE if _timed_in_all(spec) else SMALL_TILE
     for base in bases:
-        if base.swap_ab and spec.groups:
-            continue
         area = base.tile[0] * base.tile[1]
         shared = area <= largest_shared and not (spec.groups or base.m_below_atom)
         many = MANY_SHARES if area <= LARGEST_MANY_SHARED_TILE and not base.pingpong else ()

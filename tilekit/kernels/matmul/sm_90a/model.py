@@ -201,7 +201,7 @@ RAGGED_CLOCKS = 6.375
 ASKED_CLOCKS = 1.093
 """Between two answers of L2 about the same line."""
 
-WIDE_GROUP_COST = 0.15
+WIDE_GROUP_COST = 0.3
 """Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
 
 SHORT_ROWS_COST = 0.2
