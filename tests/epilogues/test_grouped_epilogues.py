@@ -29,6 +29,13 @@ def everything(x, like, other, columns, rows, each, number):  # type: ignore[no-
     return y, y.astype("f32"), row_sum(y), row_max(y), column_sum(y), column_min(y)
 
 
+@tilekit.epilogue
+def placed(x, like, other, columns, rows, each, number):  # type: ignore[no-untyped-def]
+    """The same without totals, which are of upright tiles."""
+    y = (x + columns) * rows + like * 2 - other + each + number + row(x) + column(x) * 2 + batch(x) * 3
+    return y, y.astype("f32")
+
+
 @dataclass(frozen=True)
 class Groups:
     """A case: groups of `sizes` rows, behind each other or with `counts` each of so many."""
@@ -59,8 +66,9 @@ class Groups:
         """As `grouped_matmul` takes them."""
         return {self.kind: (np.cumsum(self.sizes) if self.kind == "ends" else np.array(self.sizes)).astype(np.int32)}
 
-    def check(self, target: str, seed: int, **keywords: Any) -> None:
+    def check(self, target: str, seed: int, *, totals: bool = True, **keywords: Any) -> None:
         """Compute, into arrays full of NaN, and compare to the bit; rows of no group stay as they are."""
+        function = everything if totals else placed
         rng = np.random.default_rng(seed)
 
         def whole(*shape: int, dtype: Any = BF16) -> np.ndarray[Any, Any]:
@@ -79,18 +87,18 @@ class Groups:
             sums[place] = a[place].astype("f8") @ b[group].astype("f8")
             of_columns[place] = columns if columns.ndim == 1 else columns[group]
             of_groups[place], inside[place] = each[group, 0, 0], True
-        y, exact, *of_rows_all = everything(like, other, of_columns, of_rows, of_groups, 1.5).reference(sums)[:4]
+        y, exact, *of_rows_all = function(like, other, of_columns, of_rows, of_groups, 1.5).reference(sums)[:4]
         per_group = (groups, n)
         shapes = [((*rows, n), BF16), ((*rows, n), "f4"), *2 * [(rows, "f4")], *2 * [(per_group, "f4")]]
-        out = tuple(np.full(shape, np.nan, dtype) for shape, dtype in shapes)
-        call = everything(like, other, columns, of_rows, each, 1.5)
+        out = tuple(np.full(shape, np.nan, dtype) for shape, dtype in shapes[: 6 if totals else 2])
+        call = function(like, other, columns, of_rows, each, 1.5)
         found = tilekit.grouped_matmul(a, b, epilogue=call, target=target, out=out, **self.bounds, **keywords)
         assert all(one is given for one, given in zip(found, out, strict=True))
         for one, wanted in zip(found, (y, exact, *of_rows_all), strict=False):
             values = np.broadcast_to(wanted, one.shape)[inside].astype(one.dtype)
             np.testing.assert_array_equal(one[inside].astype("f8"), values.astype("f8"), err_msg=str((self, seed)))
             assert np.isnan(one.astype("f8")[~inside]).all()
-        for group, place in enumerate(self.places()):  # one without rows has a sum of 0, and no smallest element
+        for group, place in enumerate(self.places() if totals else ()):  # one without rows has a sum of 0, and no smallest element
             np.testing.assert_array_equal(found[4][group], exact[place].sum(0), err_msg=str((self, seed)))
             np.testing.assert_array_equal(found[5][group], exact[place].min(0, initial=np.inf))
 
@@ -146,6 +154,23 @@ CONFIGS = (
 def test_configs(target: str, config: Any) -> None:
     """Several tiles along N add parts of a row, by warps of one block or more, in CTAs of clusters below each other."""
     Groups("ends", (70, 1, 200, 0, 33), 200).check(target, 5, config=config)
+
+
+TURNED = (
+    ("sm_90a", MatmulConfig((64, 24), (1, 2), consumers=1, swap_ab=True)),
+    ("sm_90a", MatmulConfig((128, 40), (2, 1), swap_ab=True)),
+    ("sm_90a", MatmulConfig((128, 56), (1, 1), schedule="pingpong", swap_ab=True)),
+    ("sm_100a", BlackwellConfig((128, 48), (1, 1), cta_group=1, clc_stages=0, swap_ab=True)),
+    ("gfx942", tilekit.Cdna3Config((128, 32), swap_ab=True)),
+)
+
+
+@pytest.mark.sampled(one_in=4)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("target", "config"), TURNED)
+def test_groups_along_columns(target: str, config: Any, kind: str) -> None:
+    """Where a kernel computes the transpose, every operand's places are still those of the result."""
+    Groups(kind, (21, 0, 3, 130, 40), 136, apart=2).check(target, 7, totals=False, config=config)
 
 
 @pytest.mark.parametrize("kind", KINDS)
