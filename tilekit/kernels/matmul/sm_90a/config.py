@@ -46,7 +46,8 @@ class MatmulConfig(KernelConfig):
         tiles, so that one stores its tile while the next one multiplies.
     swap_ab
         Compute the transpose of the output, b being the instruction's A: rows of the tile and of the cluster are then
-        along N, columns along M. For a small M, since an instruction has 64 rows or more, but may have 8 columns.
+        along N, columns along M. For a small M, or groups of few rows, since an instruction has 64 rows or more, but
+        may have 8 columns.
     k_group
         128-byte slices of K in a stage: more of them mean fewer barriers.
     stages
