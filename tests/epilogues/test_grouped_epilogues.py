@@ -98,7 +98,8 @@ class Groups:
             values = np.broadcast_to(wanted, one.shape)[inside].astype(one.dtype)
             np.testing.assert_array_equal(one[inside].astype("f8"), values.astype("f8"), err_msg=str((self, seed)))
             assert np.isnan(one.astype("f8")[~inside]).all()
-        for group, place in enumerate(self.places() if totals else ()):  # one without rows has a sum of 0, and no smallest element
+        for group, place in enumerate(self.places() if totals else ()):
+            # One without rows has a sum of 0, and no smallest element.
             np.testing.assert_array_equal(found[4][group], exact[place].sum(0), err_msg=str((self, seed)))
             np.testing.assert_array_equal(found[5][group], exact[place].min(0, initial=np.inf))
 
