@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilekit.calls.attention import attention, attention_kernel_for
     from tilekit.calls.conv2d import conv2d, conv2d_kernel_for
     from tilekit.calls.conv2d_gradients import conv2d_input_gradient, conv2d_weight_gradient
-    from tilekit.calls.grouped import grouped_matmul
+    from tilekit.calls.grouped import grouped_kernel_for, grouped_matmul
     from tilekit.calls.matmul import compile, kernel_for, matmul
     from tilekit.calls.scaled import scaled_kernel_for, scaled_matmul
     from tilekit.epilogue.functions import ElementwiseSpec
@@ -70,6 +70,7 @@ __all__ = [
     "conv2d_weight_gradient",
     "dequantise",
     "epilogue",
+    "grouped_kernel_for",
     "grouped_matmul",
     "kernel_for",
     "lay_out_scales",
@@ -106,6 +107,7 @@ _HOMES = {
     "conv2d_kernel_for": "tilekit.calls.conv2d",
     "conv2d_weight_gradient": "tilekit.calls.conv2d_gradients",
     "dequantise": "tilekit.scales",
+    "grouped_kernel_for": "tilekit.calls.grouped",
     "grouped_matmul": "tilekit.calls.grouped",
     "kernel_for": "tilekit.calls.matmul",
     "lay_out_scales": "tilekit.scales",

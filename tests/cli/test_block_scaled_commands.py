@@ -72,7 +72,6 @@ def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
         (("run", "block_scaled", "--target", "sm_90a"), "built for sm_100a"),
         (("run", *ON, "--out-dtype", "mxfp6"), "--out-dtype: given 'mxfp6'; legal: mxfp8, mxfp4, nvfp4 with scales"),
         (("run", "blockwise", "--dtype", "bf16"), "--dtype: given 'bf16'; legal: e4m3 or e5m2; nearest legal: 'e4m3'"),
-        (("run", "grouped_blockwise"), "as tilekit.grouped_matmul with scale_a and scale_b"),
         (("run", "matmul", "--out-dtype", "mxfp8"), "--out-dtype"),
         (("bench", "block_scaled", "--out-dtype", "mxfp8"), "--out-dtype"),
         (("bench", "block_scaled", "--dtype", "e4m3"), "mxfp8, mxfp4, nvfp4"),

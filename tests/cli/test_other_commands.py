@@ -322,7 +322,7 @@ def test_a_family_is_shown_and_run_by_name(invoke: Any, family: str) -> None:
 
 
 def test_a_product_that_the_family_declines(invoke: Any) -> None:
-    """The reason is said, and which family to ask; one whose calls are no products says where it runs."""
+    """The reason is said, and which family to ask."""
     for options, reason in ((("--m", 9), "1 to 8 rows"), (("--target", "sm_100a"), "built for sm_90a")):
         for command in ("run", "dump"):
             result = invoke(command, "gemv", *options)
@@ -332,5 +332,3 @@ def test_a_product_that_the_family_declines(invoke: Any) -> None:
     assert "8x64x64" in invoke("run", "gemv", "--n", 64, "--k", 64).output
     result = invoke("bench", "gemv", "--shape", "9x64x64")
     assert (result.exit_code, "1 to 8 rows" in result.output) == (2, True)
-    result = invoke("run", "grouped_matmul")
-    assert (result.exit_code, "tilekit.grouped_matmul" in result.output) == (2, True)

@@ -106,7 +106,7 @@ def test_names_are_near() -> None:
         (("run", MINE.replace(".py:", ":")), "TK-CLI-001", f"nearest legal: '{MINE}'"),
         (("run", MINE, "--extent", "m=0"), "TK-COMP-003", "m: given 0; legal: an extent from 1 on"),
         (("run", MINE, "--extent", "m=0"), "TK-COMP-003", "nearest legal: 1"),
-        (("run", "grouped"), "TK-CLI-001", "grouped_matmul runs from Python, as tilekit.grouped_matmul"),
+        (("run", "grouped"), "TK-CLI-001", "nearest legal: 'grouped_matmul'"),
         (("emulate", MINE, "--explore", "-1"), "", "tries=-1"),
     ],
 )

@@ -114,6 +114,36 @@ def test_counted_groups(target: str, config: Any) -> None:
     assert np.array_equal(out, expected)
 
 
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "gfx942"])
+def test_a_kernel_is_bound_to_any_groups(target: str) -> None:
+    """`grouped_kernel_for` is what a call launches, `compile` builds the same one, and its plans keep a report."""
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(-2, 3, (90, 64)).astype(BF16), _weights(rng, 3, 64, 72, "k")
+    kernel = tilekit.grouped_kernel_for(a, b, [30, 30, 90], target=target)
+    assert tilekit.compile(kernel.spec, kernel.target.name, kernel.config) is kernel
+    for ends in ([30, 30, 90], [0, 89, 90]):
+        plan = kernel.bind(a, b, ends=np.array(ends, np.int32), seed=5)
+        found, parts = plan(), zip([0, *ends], ends, b, strict=False)
+        expected = np.concatenate([_product(a[first:end], weights) for first, end, weights in parts])
+        assert np.array_equal(found, expected.astype(BF16))
+        assert plan.report.clean
+    with pytest.raises(ArgumentError, match="pass either ends"):
+        kernel.bind(a, b)
+    with pytest.raises(TypeError, match="no keyword 'bias'"):
+        kernel.bind(a, b, ends=np.array(ends, np.int32), bias=np.ones(72, np.float32))
+
+
+def test_a_kernel_with_scales_of_blocks_is_bound() -> None:
+    """With its scales, which it asks for."""
+    e4m3 = ml_dtypes.float8_e4m3fn
+    a, b = np.ones((2, 16, 128), e4m3), np.ones((2, 64, 128), e4m3).transpose(0, 2, 1)
+    scales = {"scale_a": np.full((2, 16, 1), 0.5, np.float32), "scale_b": np.full((2, 1, 1), 2, np.float32)}
+    kernel = tilekit.grouped_kernel_for(a, b, counts=[3, 16], **scales)
+    assert (kernel.bind(a, b, counts=np.array([3, 16], np.int32), **scales)()[1] == 128).all()
+    with pytest.raises(ArgumentError, match="scale_a is None"):
+        kernel.bind(a, b, counts=np.array([3, 16], np.int32))
+
+
 def test_rows_of_no_group_are_nan() -> None:
     """Numbers of rows where ends belong leave rows to no group: a new output shows them."""
     a, b = np.ones((40, 64), np.float16), np.ones((3, 64, 24), np.float16)

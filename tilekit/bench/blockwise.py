@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tilekit.bench.row_groups import Groups, RowGroups
+from tilekit.bench.row_groups import GroupOperands, Groups, RowGroups
 from tilekit.bench.views import layout
 from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of
 from tilekit.dtypes import E4M3, F32, DType
@@ -201,26 +201,57 @@ class GroupedBlockwiseWorkload(RowGroups):
 
     dtype: DType = E4M3
 
-    def spec_on(self, target: ChipName) -> Any:
-        """What computes it on a chip."""
+    @property
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of A and B, and of their scales, as they are stored: those of A with a k-block's behind each other."""
+        groups, along_k, along_n = len(self.sizes), -(-self.k // BLOCK), -(-self.n // BLOCK)
+        *leading, rows = self.outer
+        return (
+            (*self.outer, self.k),
+            (groups, self.n, self.k),
+            (*leading, along_k, rows),
+            (groups, along_n, along_k),
+        )
+
+    @property
+    def layouts(self) -> GroupOperands:
+        """The operands as they lie in memory that does not exist."""
+        a_shape, b_shape, of_a, of_b = self._shapes
+        a, b = layout(0, a_shape, self.dtype), layout(1, b_shape, self.dtype, transposed=True)
+        scales = {"scale_a": layout(3, of_a, F32, transposed=True), "scale_b": layout(4, of_b, F32)}
+        return GroupOperands(a, b, self.bounds | scales)
+
+    def operands(self, seed: int, place: Callable[[Any], Any] = lambda stored: stored) -> GroupOperands:
+        """Return standard normal operands and scales between 0.5 and 1.5; `place` is as of a `GroupedWorkload`."""
+        random = np.random.default_rng(seed)
+        a_shape, b_shape, of_a, of_b = self._shapes
+        a, b = (
+            place(random.standard_normal(shape, dtype=np.float32).astype(self.dtype.numpy))
+            for shape in (a_shape, b_shape)
+        )
+        scale_a, scale_b = (place(random.uniform(0.5, 1.5, shape).astype(np.float32)) for shape in (of_a, of_b))
+        bounds = {name: place(numbers) for name, numbers in self.bounds.items()}
+        scales = {"scale_a": scale_a.swapaxes(-1, -2), "scale_b": scale_b}
+        return GroupOperands(a, b.swapaxes(-1, -2), bounds | scales)
+
+    def wide(self, operands: GroupOperands, group: int, at: Any) -> tuple[Any, Any]:
+        """The rows `at` of a group, and its matrix, in float64 and times their scales."""
+        of_a, of_b = operands.more["scale_a"][at], operands.more["scale_b"][group]
+        along_n, along_k = np.arange(self.n) // BLOCK, np.arange(self.k) // BLOCK
+        a = operands.a[at].astype(np.float64) * of_a[:, along_k]
+        return a, operands.b[group].astype(np.float64) * of_b[along_n][:, along_k].T
+
+    @property
+    def arguments(self) -> Any:
+        """What reads such calls."""
         from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
 
-        groups, outer = len(self.sizes), self.outer
-        along_k, along_n = -(-self.k // BLOCK), -(-self.n // BLOCK)
-        a, out = layout(0, (*outer, self.k), self.dtype), layout(2, (*outer, self.n), self.out_dtype)
-        b = layout(1, (groups, self.n, self.k), self.dtype, transposed=True)
-        scale_a = layout(3, (*outer[:-1], along_k, outer[-1]), F32, transposed=True)
-        scale_b = layout(4, (groups, along_n, along_k), F32)
-        how = self.bounds | {"scale_a": scale_a, "scale_b": scale_b, "target": target}
-        return GroupedBlockwiseArguments.parse(a, b, out=out, **how).spec
+        return GroupedBlockwiseArguments
 
     def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
         """Prepare a launch of its kernel on one operand set."""
-        from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
-
         a, b, groups, out = operands
-        how = groups.keywords | {"scale_a": groups.scales.a, "scale_b": groups.scales.b, "target": kernel.target.name}
-        return kernel.plan(GroupedBlockwiseArguments.parse(a, b, out=out, **how))
+        return kernel.bind(a, b, out, scale_a=groups.scales.a, scale_b=groups.scales.b, **groups.keywords)
 
     @property
     def kind(self) -> str:

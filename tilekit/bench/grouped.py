@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilekit.bench.row_groups import Groups, RowGroups
+import numpy as np
+
+from tilekit.bench.row_groups import GroupOperands, Groups, RowGroups
 from tilekit.bench.views import layout
-from tilekit.targets import ChipName
 
 if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
@@ -56,22 +57,38 @@ class GroupedWorkload(RowGroups):
         b = (groups, self.n, self.k) if self.b_major == "k" else (groups, self.k, self.n)
         return (a, self.a_major != "k"), (b, self.b_major == "k")
 
-    def spec_on(self, target: ChipName) -> Any:
-        """What computes it on a chip."""
-        from tilekit.kernels.grouped.arguments import GroupedArguments
-
+    @property
+    def layouts(self) -> GroupOperands:
+        """The operands as they lie in memory that does not exist."""
         (a_shape, a_turned), (b_shape, b_turned) = self._stored
         a = layout(0, a_shape, self.dtype, transposed=a_turned)
-        b = layout(1, b_shape, self.dtype, transposed=b_turned)
-        out = layout(2, (*self.outer, self.n), self.out_dtype)
-        return GroupedArguments.parse(a, b, out=out, target=target, **self.bounds).spec
+        return GroupOperands(a, layout(1, b_shape, self.dtype, transposed=b_turned), self.bounds)
+
+    def operands(self, seed: int, place: Callable[[Any], Any] = lambda stored: stored) -> GroupOperands:
+        """Return standard normal operands; `place` makes of NumPy arrays those of a device."""
+        random = np.random.default_rng(seed)
+        a, b = (
+            values.swapaxes(-1, -2) if turned else values
+            for shape, turned in self._stored
+            for values in [place(random.standard_normal(shape, dtype=np.float32).astype(self.dtype.numpy))]
+        )
+        return GroupOperands(a, b, {name: place(bounds) for name, bounds in self.bounds.items()})
+
+    def wide(self, operands: GroupOperands, group: int, at: Any) -> tuple[Any, Any]:
+        """The rows `at` of a group, and its matrix, in float64."""
+        return operands.a[at].astype(np.float64), operands.b[group].astype(np.float64)
+
+    @property
+    def arguments(self) -> Any:
+        """What reads such calls."""
+        from tilekit.kernels.grouped.arguments import GroupedArguments
+
+        return GroupedArguments
 
     def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
         """Prepare a launch of its kernel on one operand set."""
-        from tilekit.kernels.grouped.arguments import GroupedArguments
-
         a, b, groups, out = operands
-        return kernel.plan(GroupedArguments.parse(a, b, out=out, target=kernel.target.name, **groups.keywords))
+        return kernel.bind(a, b, out, **groups.keywords)
 
     def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
         """Return the product of each group that has rows."""

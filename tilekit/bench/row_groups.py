@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import log
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from tilekit.bench.workload import error_limit
+from tilekit.bench.views import layout
+from tilekit.bench.workload import Accuracy, accuracy_of, error_limit
 from tilekit.dtypes import BF16, DType
 from tilekit.errors import ArgumentError
-from tilekit.targets import ChipName
+from tilekit.targets import DEFAULT, ChipName
 
 if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
+    from tilekit.kernels.matmul.spec import Accumulation
 
-__all__ = ["Groups", "RowGroups", "parse_groups", "spread"]
+__all__ = ["GroupOperands", "Groups", "RowGroups", "parse_groups", "spread"]
 
 
 def spread(rows: int, groups: int) -> tuple[int, ...]:
@@ -78,6 +80,23 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupOperands:
+    """The arrays of one call.
+
+    Attributes
+    ----------
+    a, b : array
+        Rows of all groups, and a matrix a group.
+    more : dict
+        Where groups end, and scales, by the keywords of `tilekit.grouped_matmul`.
+    """
+
+    a: Any
+    b: Any
+    more: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RowGroups(ABC):
     """Rows in groups, each times the matrix of its group: the part of a workload that no type of operands changes.
 
@@ -93,6 +112,7 @@ class RowGroups(ABC):
 
     batch: ClassVar[None] = None
     read: ClassVar[float] = 1.0
+    accumulation: ClassVar[Accumulation] = "fast"
 
     sizes: tuple[int, ...]
     n: int
@@ -129,6 +149,11 @@ class RowGroups(ABC):
         return f"G{len(self.sizes)} {sum(self.sizes)}x{self.n}x{self.k}"
 
     @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Types, and how groups lie, in a few words."""
+
+    @property
     def bits(self) -> int:
         """Of an element of A."""
         return self.dtype.bits
@@ -156,19 +181,68 @@ class RowGroups(ABC):
         return (self.m,) if self.rows is None else (len(self.sizes), self.rows)
 
     @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (*self.outer, self.n)
+
+    @property
     def bounds(self) -> dict[str, Any]:
-        """Where groups end as a spec is made from it, without their numbers."""
-        return {"ends" if self.rows is None else "counts": np.zeros(len(self.sizes), np.int32)}
+        """Where groups end, or how many rows each has, by the keyword of `tilekit.grouped_matmul`."""
+        numbers = tuple(accumulate(self.sizes)) if self.rows is None else self.sizes
+        return {"ends" if self.rows is None else "counts": np.array(numbers, np.int32)}
 
     def told(self, machine: Machine) -> tuple[Any, bool]:
-        """Where groups end, or how many rows each has, on a machine; and which of both."""
-        counted = self.rows is not None
-        numbers = self.sizes if counted else tuple(accumulate(self.sizes))
-        return machine.upload(np.array(numbers, np.int32)), counted
+        """The same on a machine, and whether rows are counted."""
+        (numbers,) = self.bounds.values()
+        return machine.upload(numbers), self.rows is not None
+
+    @property
+    @abstractmethod
+    def layouts(self) -> GroupOperands:
+        """The operands as they lie in memory that does not exist."""
 
     @abstractmethod
+    def operands(self, seed: int, place: Callable[[Any], Any] = lambda stored: stored) -> GroupOperands:
+        """Return standard normal operands; `place` makes of NumPy arrays those of a device."""
+
+    @abstractmethod
+    def wide(self, operands: GroupOperands, group: int, at: Any) -> tuple[Any, Any]:
+        """The rows `at` of a group, and its matrix, in float64."""
+
+    def call(self, operands: GroupOperands) -> tuple[Any, Any, dict[str, Any]]:
+        """What `tilekit.grouped_matmul` is called with."""
+        return operands.a, operands.b, dict(operands.more)
+
+    def accuracy(self, operands: GroupOperands, out: Any) -> Accuracy:
+        """Compare the groups' rows of an answer with float64, each element against the error its sum may have."""
+        expected, magnitudes, found = [], [], []
+        for group, at in Groups(self.sizes, None, self.rows is not None).rows():
+            a, b = self.wide(operands, group, at)
+            expected.append(a @ b)
+            magnitudes.append(np.abs(a) @ np.abs(b))
+            found.append(out[at])
+        sums, largest, answer = (np.concatenate(parts) for parts in (expected, magnitudes, found))
+        return accuracy_of(sums, largest, answer, self.dtype, self.out_dtype, None)
+
+    def placed(self, out: Any) -> Any:
+        """An output as a call takes it."""
+        return out
+
+    @property
+    def spec(self) -> Any:
+        """What computes it on the usual chip."""
+        return self.spec_on(DEFAULT.name)
+
     def spec_on(self, target: ChipName) -> Any:
         """What computes it on a chip."""
+        a, b, more = self.call(self.layouts)
+        out = layout(2, self.out_shape, self.out_dtype)
+        return self.arguments.parse(a, b, out=out, target=target, **more).spec
+
+    @property
+    @abstractmethod
+    def arguments(self) -> Any:
+        """What reads such calls."""
 
     def kernel(self, target: ChipName, config: Any) -> Any:
         """The kernel that computes it with a config."""

@@ -6,23 +6,26 @@ from typing import Any, TypedDict, Unpack, overload
 
 import numpy.typing as npt
 
-from tilekit.annotations import leaves_out_unknown, refuse_call
+from tilekit.annotations import leaves_out_unknown, refuse_call, takes
 from tilekit.arrays import fingerprint, resolve_stream, view_of
 from tilekit.calls.kept import Array, Numpy, first_call
 from tilekit.epilogue.functions import Activation
 from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.dispatch import select
 from tilekit.kernels.grouped.arguments import GroupedArguments
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.written_arguments import epilogue_key
 from tilekit.targets import PlaceName
+from tilekit.tuning.lookup import tuned_config
 
 _launches = LaunchCache()
 
 
-class GroupedKeywords(TypedDict, total=False):
-    """What `grouped_matmul` takes by keyword."""
+class GroupedKernelKeywords(TypedDict, total=False):
+    """What `grouped_kernel_for` takes by keyword."""
 
     counts: Any
     scale_a: Any
@@ -33,9 +36,14 @@ class GroupedKeywords(TypedDict, total=False):
     out_dtype: Any
     components: OwnComponents | None
     arrays: dict[str, Any] | None
-    stream: Any
     config: AnyConfig | None
     target: PlaceName | None
+
+
+class GroupedKeywords(GroupedKernelKeywords, total=False):
+    """What `grouped_matmul` takes by keyword."""
+
+    stream: Any
 
 
 @overload
@@ -133,7 +141,25 @@ def grouped_matmul(
             return out
     keywords: Any = {"counts": counts, "out": out, "activation": activation, "out_dtype": out_dtype}
     keywords |= {"epilogue": epilogue, "components": components, "arrays": arrays, "config": config, "target": target}
-    if scale_a is None and scale_b is None:
-        return first_call(GroupedArguments.parse(a, b, ends, **keywords), stream, _launches, key)
-    arguments = GroupedBlockwiseArguments.parse(a, b, ends, scale_a=scale_a, scale_b=scale_b, **keywords)
+    arguments = _read(a, b, ends, scale_a=scale_a, scale_b=scale_b, **keywords)
     return first_call(arguments, stream, _launches, key)
+
+
+@takes(GroupedKernelKeywords)
+def grouped_kernel_for(a: Any, b: Any, ends: Any = None, **keywords: Unpack[GroupedKernelKeywords]) -> CompiledKernel:
+    """Return the kernel that `grouped_matmul` launches for these arguments, as `kernel_for` does of `matmul`.
+
+    Its ``bind(a, b, out, ends=)``, or ``counts=``, takes any groups.
+    """
+    kernel = select(_read(a, b, ends, **keywords), tuned_config).kernel
+    assert isinstance(kernel, CompiledKernel)
+    return kernel
+
+
+def _read(
+    a: Any, b: Any, ends: Any, *, scale_a: Any = None, scale_b: Any = None, **keywords: Any
+) -> GroupedArguments | GroupedBlockwiseArguments:
+    """Read a call, of whichever of the two families."""
+    if scale_a is None and scale_b is None:
+        return GroupedArguments.parse(a, b, ends, **keywords)
+    return GroupedBlockwiseArguments.parse(a, b, ends, scale_a=scale_a, scale_b=scale_b, **keywords)

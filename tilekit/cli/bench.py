@@ -15,16 +15,16 @@ from tilekit.cli.progress import waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tilekit.bench.attention import AttentionWorkload
     from tilekit.bench.contest import Pace
-    from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.matmul import Case
     from tilekit.bench.record import Record
-    from tilekit.bench.workload import MatmulWorkload, Workload
+    from tilekit.bench.workload import Workload
+    from tilekit.cli.workloads import Described
 
 _SHAPES = ("512x512x512", "4096x4096x4096", "64x4096x4096", "4096x14336x4096")
 _HEADS = ("4x4096 h16 d128", "4x4096 h16 d128 causal", "4x1x16384 h32/8 d128")
 _LAYERS = ("32x56x56x64 64x3x3 p1", "32x14x14x256 256x3x3 p1", "2x64x64x320 320x3x3 p1")
+_GROUPS = ("G8 4096x7168x2048", "G32 64x4096x7168", "700,90,1300,410,33,1563x2048x7168")
 _SECONDS: Final = 60.0
 _REPORT: Final = "report"
 
@@ -62,8 +62,9 @@ def bench(
             "--shape",
             metavar="SHAPE",
             help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1', with d and g too; of attention '4x4096x8192 "
-            "h32/8 d128 causal w128,0 c30'; repeat for more. Default: "
-            f"{', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}; of attention {', '.join(_HEADS)}.",
+            "h32/8 d128 causal w128,0 c30'; of groups of rows 'G8 4096x7168x2048', or the rows of each; repeat for "
+            f"more. Default: {', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}; of attention {', '.join(_HEADS)}; "
+            f"of groups {', '.join(_GROUPS)}.",
         ),
     ] = None,
     dtype: options.Dtype = "bf16",
@@ -163,7 +164,7 @@ def bench(
                 record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
             else:
                 like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
-                usual = _LAYERS if layers else _HEADS if heads else _SHAPES
+                usual = _LAYERS if layers else _HEADS if heads else _GROUPS if family.grouped else _SHAPES
                 shapes = [kernels.problem_of(family, text, like) for text in shape or usual]
                 with waiting("measuring", as_json):
                     record = _run_shapes(shapes, like, wanted, seconds or _SECONDS, speed, seed, host)
@@ -230,7 +231,7 @@ def _run_suites(
 
 def _run_shapes(
     workloads: Sequence[Workload],
-    like: MatmulWorkload | ConvWorkload | AttentionWorkload,
+    like: Described,
     peers: Sequence[str],
     seconds: float,
     pace: Pace,

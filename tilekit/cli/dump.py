@@ -50,7 +50,8 @@ def dump(
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`; `tilekit dump matmul --target gfx950`;
-    `tilekit dump conv2d --c 128 --stride 2`; `tilekit dump block_scaled --dtype nvfp4`.
+    `tilekit dump conv2d --c 128 --stride 2`; `tilekit dump block_scaled --dtype nvfp4`;
+    `tilekit dump grouped_matmul --sizes 5,0,130 --room 256`.
     """
     with common.presented(as_json):
         from tilekit.errors import ArgumentError

@@ -13,42 +13,21 @@ if TYPE_CHECKING:
 
 
 def product_family(kernel: str) -> Family:
-    """Return the kernel family of this name, of those whose calls options describe."""
+    """Return the kernel family of this name."""
+    from difflib import get_close_matches
+
     from tilekit.errors import ArgumentError
-    from tilekit.kernels.attention.arguments import AttentionArguments
-    from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
-    from tilekit.kernels.blockwise.arguments import BlockwiseArguments
-    from tilekit.kernels.conv2d.arguments import ConvArguments
-    from tilekit.kernels.matmul.arguments import MatmulArguments
     from tilekit.kernels.registry import families
 
     known = families()
-    described = (MatmulArguments, ConvArguments, BlockScaledArguments, BlockwiseArguments, AttentionArguments)
-    products = [family.name for family in known.values() if family.arguments in described]
-    if kernel not in products:
-        import difflib
-
+    if kernel not in known:
         meant = own_kernel.near_file(kernel)
-        nearest = [meant] if meant else difflib.get_close_matches(kernel, products, n=1)
-        legal = f"{', '.join(products)}; {own_kernel.OR_FILE}"
-        others = difflib.get_close_matches(kernel, known.keys() - set(products), n=1)
-        if kernel not in known and others and not nearest:
-            legal += f"; {others[0]} runs from Python, as {_python_call(known[others[0]])}"
-        if kernel in known:
-            from tilekit.bench.suites import SUITES
-
-            suite = kernel.removesuffix("_matmul")
-            measured = f", and in `tilekit bench --suite {suite}`" if suite in SUITES else ""
-            legal += f"; {kernel} runs from Python, as {_python_call(known[kernel])}{measured}"
+        nearest = [meant] if meant else get_close_matches(kernel, known, n=1)
+        legal = f"{', '.join(known)}; {own_kernel.OR_FILE}"
         raise ArgumentError.of(
             "KERNEL", kernel, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-001"
         )
     return known[kernel]
-
-
-def _python_call(family: Family) -> str:
-    """What computes a family of groups' calls."""
-    return "tilekit.grouped_matmul" + (" with scale_a and scale_b" if is_blockwise(family) else "")
 
 
 def tuned_family(kernel: str) -> Family:

@@ -10,10 +10,8 @@ from tilekit.cli.options import DEFAULT_TARGET
 from tilekit.cli.workloads import described
 
 if TYPE_CHECKING:
-    from tilekit.bench.attention import AttentionWorkload
-    from tilekit.bench.conv2d import ConvWorkload
-    from tilekit.bench.workload import MatmulWorkload
     from tilekit.cli.options import CallOptions
+    from tilekit.cli.workloads import Described
     from tilekit.kernels.family import Family
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.targets import Target
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 def asked(
     kernel: str, call: CallOptions, batch: int | None = None
-) -> tuple[Family, MatmulWorkload | ConvWorkload | AttentionWorkload, str, KernelConfig | None]:
+) -> tuple[Family, Described, str, KernelConfig | None]:
     """Return what options ask for: a family, a workload that it takes, a target, and a config if they say any of it."""
     family = product_family(kernel)
     workload, target = described(family, call, batch), target_of(family, call)
@@ -37,9 +35,7 @@ def target_of(family: Family, call: CallOptions) -> str:
     return DEFAULT_TARGET if DEFAULT_TARGET in family.targets else family.targets[0]
 
 
-def config_of(
-    workload: MatmulWorkload | ConvWorkload | AttentionWorkload, call: CallOptions, target: str
-) -> KernelConfig | None:
+def config_of(workload: Described, call: CallOptions, target: str) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
     from tilekit.bench.attention import AttentionWorkload
     from tilekit.kernels.matmul.picker import closest
@@ -48,7 +44,8 @@ def config_of(
     if isinstance(workload, AttentionWorkload):
         return None  # no option says anything of its config
 
-    chip, spec = chip_named(target), workload.spec
+    chip = chip_named(target)
+    spec = workload.spec_on(chip.name) if workload.row_groups else workload.spec
     given = {
         "tile": None if call.tile is None else pair(call.tile, "--tile"),
         "cluster": None if call.cluster is None else pair(call.cluster, "--cluster"),
@@ -66,7 +63,7 @@ def config_of(
     if call.stream_k is not None:
         overrides["split_k"] = 1
     k = workload.k // spec.a_dtype.packed
-    shape = {"m": workload.m, "n": workload.n, "k": k, "batches": workload.batch or 1}
+    shape = {"m": workload.m, "n": workload.n, "k": k, "batches": workload.batch or 1, "groups": workload.row_groups}
     config = closest(spec, chip, overrides, **shape, read=workload.read)
     config.check(chip, spec)
     return config
@@ -83,7 +80,7 @@ def _require_field(field: str, value: object, chip: Target) -> None:
         raise ArgumentError.of(f"--{field.replace('_', '-')}", value, legal=legal, code="TK-CLI-009")
 
 
-def require_means(workload: MatmulWorkload | ConvWorkload | AttentionWorkload, emulated: bool) -> None:
+def require_means(workload: Described, emulated: bool) -> None:
     """Refuse what this machine has no memory for, or the emulator would take too long for, before arrays are made."""
     import os
 
@@ -110,7 +107,7 @@ _HOST_BYTES: Final = 8
 
 def require_taken(
     family: Family,
-    workload: MatmulWorkload | ConvWorkload | AttentionWorkload,
+    workload: Described,
     target: str,
     config: KernelConfig | None,
 ) -> None:
@@ -137,18 +134,20 @@ def problem_of(family: Family, text: str, like: Any) -> Any:
     return workload
 
 
-def call_of(
-    workload: MatmulWorkload | ConvWorkload | AttentionWorkload, target: str, config: KernelConfig | None
-) -> tuple[Any, Any, dict[str, Any]]:
+def call_of(workload: Described, target: str, config: KernelConfig | None) -> tuple[Any, Any, dict[str, Any]]:
     """Return what a workload's function is called with: layouts, not arrays."""
     import numpy as np
 
     from tilekit.bench.attention import AttentionWorkload
+    from tilekit.bench.row_groups import RowGroups
     from tilekit.bench.workload import Operands
 
     if isinstance(workload, AttentionWorkload):
         q, k, options = workload.call(workload.layouts)
         return q, k, options | {"config": config, "target": target}
+    if isinstance(workload, RowGroups):
+        a, b, options = workload.call(workload.layouts)
+        return a, b, options | {"out_dtype": workload.out_dtype, "config": config, "target": target}
     a, b, out = workload.views
     bias = np.zeros(out.shape[-1], np.float32) if workload.bias else None
     a, b, keywords = workload.call(Operands(a, b, bias, out if workload.residual else None))
@@ -156,23 +155,26 @@ def call_of(
     return a, b, keywords | result | {"config": config, "target": target}
 
 
-def quantised_to(workload: MatmulWorkload | ConvWorkload | AttentionWorkload) -> str | None:
+def quantised_to(workload: Described) -> str | None:
     """The format of a result that is quantised, whose call returns values and scales."""
     from tilekit.bench.scaled import ScaledWorkload
 
     return workload.out_scaled if isinstance(workload, ScaledWorkload) else None
 
 
-def functions_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload) -> tuple[Any, Any]:
+def functions_of(workload: Described) -> tuple[Any, Any]:
     """Return what computes a workload, and what says with which kernel."""
     import tilekit
     from tilekit.bench.attention import AttentionWorkload
     from tilekit.bench.blockwise import BlockwiseWorkload
+    from tilekit.bench.row_groups import RowGroups
     from tilekit.bench.scaled import ScaledWorkload
     from tilekit.bench.workload import MatmulWorkload
 
     if isinstance(workload, AttentionWorkload):
         return tilekit.attention, tilekit.attention_kernel_for
+    if isinstance(workload, RowGroups):
+        return tilekit.grouped_matmul, tilekit.grouped_kernel_for
     if isinstance(workload, BlockwiseWorkload | ScaledWorkload):
         return tilekit.scaled_matmul, tilekit.scaled_kernel_for
     if isinstance(workload, MatmulWorkload):
@@ -180,9 +182,7 @@ def functions_of(workload: MatmulWorkload | ConvWorkload | AttentionWorkload) ->
     return tilekit.conv2d, tilekit.conv2d_kernel_for
 
 
-def kernel_of(
-    workload: MatmulWorkload | ConvWorkload | AttentionWorkload, target: str, config: KernelConfig | None
-) -> Any:
+def kernel_of(workload: Described, target: str, config: KernelConfig | None) -> Any:
     """Return the kernel that is taken for a workload, with a config of one's own where there is one."""
     a, b, keywords = call_of(workload, target, config)
     return functions_of(workload)[1](a, b, **keywords)

@@ -110,6 +110,15 @@ Dilation = Annotated[str | None, typer.Option(metavar="N|DxA", help="Pixels betw
 GroupCount = Annotated[int | None, typer.Option("--groups", help="Groups of channels. Default: 1.")]
 Residual = Annotated[bool, typer.Option("--residual", help="Add an array like the result.")]
 
+Sizes = Annotated[
+    str | None,
+    typer.Option(metavar="N,N,…", help="Rows of each group; one may have none. Default: 100,0,37,175."),
+]
+Room = Annotated[
+    int | None,
+    typer.Option(help="Rows that there is room for in each group, which is then counted. Default: groups touch."),
+]
+
 Extents = Annotated[
     str | None,
     typer.Option(
@@ -170,6 +179,8 @@ class CallOptions:
     dilation: Dilation
     groups: GroupCount
     residual: Residual
+    sizes: Sizes
+    room: Room
     heads: Heads
     kv_heads: KvHeads
     queries: Queries
@@ -230,6 +241,9 @@ _DEFAULTS: dict[str, Any] = {"a_major": "k", "b_major": "k", "accumulation": "fa
 OF_IMAGES: Final = ("h", "w", "c", "r", "s", "stride", "padding", "dilation", "groups", "residual")
 """Options of convolutions alone."""
 
+OF_GROUPS: Final = ("sizes", "room")
+"""Options of groups of rows alone."""
+
 OF_ATTENTION: Final = (
     *("heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window", "softcap"),
     *("lengths", "key_lengths", "page"),
@@ -238,6 +252,7 @@ OF_ATTENTION: Final = (
 
 _PANELS = {
     "conv2d": OF_IMAGES,
+    "grouped_matmul and grouped_blockwise": OF_GROUPS,
     "attention": OF_ATTENTION,
     "the config": ("tile", "cluster", "cta_group", "stages", "schedule", "stream_k", "driver"),
 }

@@ -10,6 +10,7 @@ from tilekit.cli.tables import columns, fitted
 
 if TYPE_CHECKING:
     from tilekit.bench.conv2d import ConvWorkload
+    from tilekit.bench.row_groups import RowGroups
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.kernels.compiled import CompiledKernel
 
@@ -64,7 +65,9 @@ class Ranking:
         return {"config": str(estimate.config), **figures}
 
 
-def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload | ConvWorkload, top: int | None = None) -> Ranking:
+def ranking_of(
+    kernel: CompiledKernel, workload: MatmulWorkload | ConvWorkload | RowGroups, top: int | None = None
+) -> Ranking:
     """Return the ranking for a workload, of each part the first `top`."""
     from tilekit.kernels.gemv import picker as gemv
     from tilekit.kernels.gemv.compiled import GemvKernel
@@ -76,6 +79,7 @@ def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload | ConvWorkload, 
         return Ranking(common[:top], (), gemv.RANKING_UNITS, gemv.ranking)
     k = workload.k // kernel.spec.a_dtype.packed
     extents = {"m": workload.m, "n": workload.n, "k": k, "batches": workload.batch or 1}
+    extents["groups"] = workload.row_groups
     shape: dict[str, Any] = {**extents, "read": workload.read}
     first, others = (ranked(kernel.spec, kernel.target, **shape, tuning=which)[:top] for which in (False, True))
     return Ranking(first, others, estimates.RANKING_UNITS, estimates.ranking)

@@ -40,7 +40,7 @@ def run(
 
     Examples: `tilekit run matmul`; `tilekit run matmul --dtype e4m3 --m 1000`;
     `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`;
-    `tilekit run attention --queries 300 --causal`;
+    `tilekit run attention --queries 300 --causal`; `tilekit run grouped_matmul --sizes 5,0,130`;
     `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`;
     `tilekit run block_scaled --dtype nvfp4`; `tilekit run mine.py:kernel --m 200`, a composed kernel
     of yours, on the emulator under three interleavings.

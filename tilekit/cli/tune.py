@@ -86,7 +86,7 @@ def tune(
             return
         if sample is not None or part is not None:
             common.refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
-        like = workloads.tuned_like(family, dtype, out_dtype, a_major, b_major, accumulation)
+        like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
         _shapes(family, shape or [], like, candidates, chip, as_json)
 
 

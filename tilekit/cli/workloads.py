@@ -8,21 +8,24 @@ from tilekit.cli.attention_calls import attention_like, attention_of
 from tilekit.cli.common import refuse
 from tilekit.cli.convolutions import convolution_like, convolution_of
 from tilekit.cli.families import attends, is_block_scaled, is_blockwise, takes_images
-from tilekit.cli.options import OF_ATTENTION, OF_IMAGES
+from tilekit.cli.options import OF_ATTENTION, OF_GROUPS, OF_IMAGES
 from tilekit.cli.products import product_of, with_scales, workload_of
+from tilekit.cli.row_groups import groups_like, groups_of
 
 if TYPE_CHECKING:
     from tilekit.bench.attention import AttentionWorkload
+    from tilekit.bench.blockwise import GroupedBlockwiseWorkload
     from tilekit.bench.conv2d import ConvWorkload
+    from tilekit.bench.grouped import GroupedWorkload
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.cli.options import CallOptions
     from tilekit.kernels.family import Family
-    from tilekit.tuning.workloads import Tunable
+
+    Described = MatmulWorkload | ConvWorkload | AttentionWorkload | GroupedWorkload | GroupedBlockwiseWorkload
+    """What options describe."""
 
 
-def described(
-    family: Family, call: CallOptions, batch: int | None = None
-) -> MatmulWorkload | ConvWorkload | AttentionWorkload:
+def described(family: Family, call: CallOptions, batch: int | None = None) -> Described:
     """Build the workload that options describe, and refuse those that are of the other kind of call."""
     from tilekit.errors import ArgumentError
 
@@ -46,15 +49,23 @@ def described(
             legal = "of a product" if convolved else "of conv2d"
             legal = f"{legal} only, which {family.name} is not"
             raise ArgumentError.of(f"--{name.replace('_', '-')}", value, legal=legal, code="TK-CLI-001")
+    for name in OF_GROUPS:
+        if getattr(call, name) is not None and not family.grouped:
+            legal = f"of grouped_matmul and grouped_blockwise only, which {family.name} is not"
+            raise ArgumentError.of(f"--{name}", getattr(call, name), legal=legal, code="TK-CLI-001")
+    if family.grouped:
+        return groups_of(family, call, batch)
     return convolution_of(call) if convolved else product_of(family, call, batch)
 
 
 def like_of(
     family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
-) -> MatmulWorkload | ConvWorkload | AttentionWorkload:
+) -> Described:
     """Return a workload of some shape whose types are those that shapes given in words have."""
     if attends(family):
         return attention_like(dtype, out_dtype, a_major, b_major, accumulation)
+    if family.grouped:
+        return groups_like(family, dtype, out_dtype, a_major, b_major, accumulation)
     if is_block_scaled(family):
         from tilekit.bench.scaled import ScaledWorkload
 
@@ -67,26 +78,6 @@ def like_of(
         return convolution_like(dtype, out_dtype, accumulation=accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
     return with_scales(like, _asked(dtype)) if is_blockwise(family) else like
-
-
-def tuned_like(
-    family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
-) -> Tunable:
-    """Return a workload of some shape whose types are those that shapes of `tilekit tune` have."""
-    from tilekit.bench.blockwise import GroupedBlockwiseWorkload
-    from tilekit.bench.grouped import GroupedWorkload
-    from tilekit.kernels.grouped.arguments import GroupedArguments
-
-    if not issubclass(family.arguments, GroupedArguments):
-        return like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
-    like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, accumulation=accumulation)
-    if is_blockwise(family):
-        scaled = with_scales(like, _asked(dtype))
-        return GroupedBlockwiseWorkload((1,), 1, 1, dtype=scaled.a_dtype, out_dtype=scaled.out_dtype)
-    if like.a_dtype is not like.b_dtype:
-        refuse("--dtype", dtype, "one type: groups' operands have the same", like.a_dtype.name)
-    types: dict[str, Any] = {"dtype": like.a_dtype, "out_dtype": like.out_dtype}
-    return GroupedWorkload((1,), 1, 1, routing="spread", **types, a_major=like.a_major, b_major=like.b_major)
 
 
 def _asked(dtype: str) -> str | None:

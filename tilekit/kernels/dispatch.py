@@ -61,8 +61,9 @@ def family_of(spec: Any) -> Family:
         For what is no family's spec.
     """
     known = families().values()
-    found = next((one for kind in type(spec).__mro__ for one in known if one.spec is kind), None)
-    if found is None:
+    described = [one for kind in type(spec).__mro__ for one in known if one.spec is kind]
+    if not described:
         legal = " or ".join(f"a {name}" for name in dict.fromkeys(one.spec.__name__ for one in known))
         raise ArgumentError.of("spec", spec, legal=legal)
-    return found
+    grouped = getattr(spec, "groups", None) is not None
+    return next(one for one in described if one.grouped == grouped)

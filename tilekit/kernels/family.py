@@ -99,6 +99,8 @@ class Family:
         Rows of A that it takes at most; None where there is no limit.
     choices
         Its configs, as tuning tries them; None where there is nothing to tune.
+    grouped
+        Whether its calls, and specs, are of groups of rows.
     """
 
     name: str
@@ -110,3 +112,4 @@ class Family:
     compile: Callable[[Any, Any, Target], FamilyKernel]
     most_rows: int | None = None
     choices: Choices | None = None
+    grouped: bool = False

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack, cast
 
+from tilekit.annotations import takes
 from tilekit.kernels.arguments import Arguments
-from tilekit.kernels.blockwise.arguments import BlockwiseArguments
+from tilekit.kernels.blockwise.arguments import BlockwiseArguments, GroupedBlockwiseArguments
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
+from tilekit.kernels.grouped.compiled import GroupedBindKeywords, GroupedKernel
 from tilekit.kernels.matmul.compiled import MatmulKernel
+from tilekit.kernels.plan import Plan
 
 
 class BlockwiseKernel(MatmulKernel):
@@ -33,3 +36,24 @@ class BlockwiseKernel(MatmulKernel):
                     "bytes, or call tilekit.scaled_matmul",
                 )
         super()._check_fit(arguments)
+
+
+class ScaledGroupsBindKeywords(GroupedBindKeywords, total=False):
+    """What `GroupedBlockwiseKernel.bind` takes beside operands and output."""
+
+    scale_a: Any
+    scale_b: Any
+
+
+class GroupedBlockwiseKernel(GroupedKernel, BlockwiseKernel):
+    """The same of groups of rows; `bind` takes where they end and their scales."""
+
+    @takes(ScaledGroupsBindKeywords)
+    def bind(  # type: ignore[override]  # groups in the place of what is behind a product
+        self, a: Any, b: Any, out: Any = None, **keywords: Unpack[ScaledGroupsBindKeywords]
+    ) -> Plan:
+        """Prepare a launch; all but `out` are as `tilekit.grouped_matmul` takes them."""
+        return self._bound(a, b, out, keywords)
+
+    def _arguments(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Arguments:
+        return GroupedBlockwiseArguments.parse(a, b, out=out, **cast(Any, {**given, **self._built}))

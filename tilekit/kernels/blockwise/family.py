@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from tilekit.kernels.blockwise.arguments import BlockwiseArguments, GroupedBlockwiseArguments
-from tilekit.kernels.blockwise.compiled import BlockwiseKernel
+from tilekit.kernels.blockwise.compiled import BlockwiseKernel, GroupedBlockwiseKernel
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.grouped import family as grouped
 from tilekit.kernels.matmul.family import COPY_ENGINE_CHIPS, MATMUL, build, select
@@ -27,5 +27,7 @@ GROUPED_BLOCKWISE = replace(
     name="grouped_blockwise",
     summary=grouped.GROUPED_MATMUL.summary.replace("A @ B", "scaled A @ B"),
     arguments=GroupedBlockwiseArguments,
-    select=partial(grouped.select, kind=BlockwiseKernel),
+    select=partial(grouped.select, kind=GroupedBlockwiseKernel),
+    compile=partial(build, kind=GroupedBlockwiseKernel),
+    grouped=True,
 )

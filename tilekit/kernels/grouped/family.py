@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from tilekit.errors import ArgumentError
 from tilekit.kernels.family import Family, Selection, TunedConfigs
 from tilekit.kernels.grouped.arguments import GroupedArguments
+from tilekit.kernels.grouped.compiled import GroupedKernel
 from tilekit.kernels.matmul.choices import MatmulChoices
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import KernelConfig
@@ -23,7 +24,7 @@ from tilekit.tile_io.tma import TMA_ALIGNMENT
 
 
 def select(
-    arguments: GroupedArguments, tuned: TunedConfigs | None, kind: Callable[..., MatmulKernel] = MatmulKernel
+    arguments: GroupedArguments, tuned: TunedConfigs | None, kind: Callable[..., MatmulKernel] = GroupedKernel
 ) -> Selection:
     """The kernel with the config that the caller gave, tuning found or the model picks."""
     problem, target = arguments.problem, arguments.target
@@ -93,6 +94,7 @@ GROUPED_MATMUL = Family(
     arguments=GroupedArguments,
     spec=MatmulSpec,
     select=select,
-    compile=build,
+    compile=partial(build, kind=GroupedKernel),
     choices=MatmulChoices(),
+    grouped=True,
 )

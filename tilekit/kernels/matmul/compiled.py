@@ -127,11 +127,15 @@ class MatmulKernel(CompiledKernel):
             ("a's major", problem.a.major, spec.a_major),
             ("b's major", problem.b.major, spec.b_major),
             ("batching", problem.batched, spec.batched),
-            ("groups", None, spec.groups),
+            ("groups", self._kind_of(arguments), spec.groups),
             ("what is multiplied", problem.multiplied, "images" if spec.own_loaders else "two matrices"),
             *arguments.epilogue.facts(spec.functions),
         )
         self._require(facts, "build a kernel for these arrays, or call tilekit.matmul, which does")
+
+    def _kind_of(self, arguments: Arguments) -> str | None:
+        """How a call's groups of rows are told, where it has any."""
+        return None
 
     @property
     def _wide_stores(self) -> str:

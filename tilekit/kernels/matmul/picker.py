@@ -147,6 +147,7 @@ def closest(
     n: int,
     k: int,
     batches: int = 1,
+    groups: int = 0,
     read: float = 1.0,
 ) -> KernelConfig:
     """The best candidate that has the fields in `overrides`, or can have them in place, or a plain config with them.
@@ -154,7 +155,7 @@ def closest(
     The last may break rules. For fields of which only tuning tries all values, it is also looked at what tuning tries.
     """
     spec.check(target)
-    chip, problem = platform(target).model, Extents(m, n, k, batches, read=read)
+    chip, problem = platform(target).model, Extents(m, n, k, batches, groups=groups, read=read)
     best = engine.ranked(_model(target), spec, target, problem)
     if overrides.keys() & chip.TUNED:
         best += engine.ranked(_model(target), spec, target, problem, tuning=True)
