@@ -30,12 +30,14 @@ from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.torch_arguments import require_tensors
 from tilekit.torch_attention import attention, scaled_dot_product_attention, sdpa
 from tilekit.torch_conv import conv2d
+from tilekit.torch_groups import grouped_matmul
 from tilekit.torch_packed_attention import packed_attention
 from tilekit.torch_scaled import scaled_matmul, scaled_matmul_quantised
 
 __all__ = [
     "attention",
     "conv2d",
+    "grouped_matmul",
     "linear",
     "matmul",
     "packed_attention",

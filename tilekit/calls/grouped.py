@@ -9,6 +9,7 @@ import numpy.typing as npt
 from tilekit.annotations import leaves_out_unknown, refuse_call, takes
 from tilekit.arrays import fingerprint, resolve_stream, view_of
 from tilekit.calls.kept import Array, Numpy, first_call
+from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation
 from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
 from tilekit.kernels.compiled import CompiledKernel
@@ -151,9 +152,18 @@ def grouped_kernel_for(a: Any, b: Any, ends: Any = None, **keywords: Unpack[Grou
 
     Its ``bind(a, b, out, ends=)``, or ``counts=``, takes any groups.
     """
-    kernel = select(_read(a, b, ends, **keywords), tuned_config).kernel
+    kernel = select(_read(a, b, ends, memory=False, **keywords), tuned_config).kernel
     assert isinstance(kernel, CompiledKernel)
     return kernel
+
+
+@takes(GroupedKernelKeywords)
+def grouped_result_of(
+    a: Any, b: Any, ends: Any = None, **keywords: Unpack[GroupedKernelKeywords]
+) -> tuple[tuple[int, ...], DType]:
+    """Return shape and element type of what `grouped_matmul` would return, as `result_of` does of `matmul`."""
+    arguments = _read(a, b, ends, memory=False, **keywords)
+    return arguments.out.shape, arguments.out.dtype
 
 
 def _read(

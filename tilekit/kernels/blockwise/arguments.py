@@ -148,12 +148,14 @@ class GroupedBlockwiseArguments(Scaled, GroupedArguments):
     """The arguments of products of groups of rows."""
 
     @classmethod
-    def parse(cls, a: Any, b: Any, ends: Any = None, **keywords: Unpack[ScaledGroupsKeywords]) -> Self:
+    def parse(
+        cls, a: Any, b: Any, ends: Any = None, *, memory: bool = True, **keywords: Unpack[ScaledGroupsKeywords]
+    ) -> Self:
         """Read and check a call's arguments, as `tilekit.grouped_matmul` takes them."""
         scale_a, scale_b = keywords.pop("scale_a", None), keywords.pop("scale_b", None)
         plain = cast(GroupedKeywords, keywords)
         va, vb = _operands(a, b)
-        call = GroupedArguments.parse(a, b, ends, **plain)
+        call = GroupedArguments.parse(a, b, ends, memory=memory, **plain)
         if call.components:
             raise ArgumentError(
                 "components beside scale_a and scale_b: a product with scales of blocks has a payload and accumulators "

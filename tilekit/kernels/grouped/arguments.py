@@ -50,8 +50,10 @@ class GroupedArguments(OwnArguments):
     group_rows: int = 0
 
     @classmethod
-    def parse(cls, a: Any, b: Any, ends: Any = None, **keywords: Unpack[GroupedKeywords]) -> Self:
-        """Read and check a call's arguments.
+    def parse(
+        cls, a: Any, b: Any, ends: Any = None, *, memory: bool = True, **keywords: Unpack[GroupedKeywords]
+    ) -> Self:
+        """Read and check a call's arguments; without `memory` they are layouts alone, whose bounds nothing reads.
 
         Raises
         ------
@@ -60,14 +62,14 @@ class GroupedArguments(OwnArguments):
         """
         given = checked_values(GroupedKeywords, keywords)
         va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-        kind, bounds = _bounds(va, vb, ends, given.get("counts"))
+        kind, bounds = _bounds(va, vb, ends, given.get("counts"), memory=memory)
         out, results = split_results(given.get("out"), given.get("epilogue"))
         name = "out" if results is None else "out[0]"
         vo = None if out is None else matrix_view(out, name)
         dtype = result_type(va, vo, given.get("out_dtype"))
         if va.device != "cpu":
             require_same_place([("a", va), (kind, bounds)])
-        target, device = resolve_target(va, given.get("target"))
+        target, device = resolve_target(va, given.get("target"), memory=memory)
         rows = _flat(va, "a")
         group_rows = va.shape[1] if kind == "counts" else 0
         call = cls.of(
@@ -77,6 +79,7 @@ class GroupedArguments(OwnArguments):
             vo,
             dtype,
             {"epilogue": given.get("epilogue")},
+            memory=memory,
             out_name=name,
             written=WrittenContext(results, groups=vb.shape[0]),
             shape=(*va.shape[:-1], vb.shape[-1]),
@@ -148,7 +151,7 @@ class GroupedArguments(OwnArguments):
         return replace(super().call, groups=self.b.shape[0], group_rows=self.group_rows)
 
 
-def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups, ArrayView]:
+def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any, *, memory: bool) -> tuple[Groups, ArrayView]:
     """Which kind of bounds, and their view; values in host memory are checked."""
     if (ends is None) == (counts is None):
         raise ArgumentError(
@@ -179,7 +182,7 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
             f"for each of b's {b.shape[0]} groups is needed, with strides (1,){way}",
             code="TK-GROUP-002",
         )
-    if view.device == "cpu":
+    if view.device == "cpu" and memory:
         _check(kind, host_array(view), a.shape[-2])
     return kind, view
 
