@@ -246,7 +246,7 @@ LARGEST_TILE_OF_WIDE = 128 * 192
 LARGEST_FACTORED_TILE = 64 * 32
 """Elements of a swapped tile up to which it is tried where groups' sums have factors, each column its own then.
 
-32 groups of 1 to 16 rows by 7168 x 2048 take 2.6 % less than upright, 8 of one or two by 4096 x 7168 6 %; but 16 of 37
+32 groups of 1 to 16 rows by 2048 x 7168 take 1.8 % less than upright, 8 of one or two by 4096 x 7168 6 %; but 16 of 37
 to 120 rows 180 us in the quickest of larger ones and 140 upright, 24 of 30 to 300 178 and 159 (H200).
 """
 
