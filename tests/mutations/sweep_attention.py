@@ -1,6 +1,6 @@
 """Judge some of the mutations of attention: `python -m tests.mutations.sweep_attention`.
 
-Writes `results_attention.md`, a line a mutation, and the table of docs/mutations.md that counts them. It takes forty
+Writes `results_attention.md`, a line a mutation, and the table of docs/mutations.md that counts them. It takes ten
 minutes on a core; with `--page` only the table is written, from the results that are there.
 """
 

@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilekit.emulator import Device, EmulatorError, Kernel
+from tilekit.emulator import Device, EmulatorError, Kernel, RaceError
+from tilekit.emulator.core.schedules import Policy
 
 TEXT = (Path(__file__).parents[4] / "examples" / "double.ptx").read_text()
 ONCE = TEXT.replace("    @!done bra wait_full;\n", "")
 
 
-def kernel(text: str, seed: int = 0) -> Kernel:
+def kernel(text: str, seed: int = 0, schedule: Policy = "adversarial") -> Kernel:
     """The example's kernel on a device of its own."""
-    return Device("sm_90a", seed=seed).load(text)["double_it"]
+    return Device("sm_90a", seed=seed, schedule=schedule).load(text)["double_it"]
 
 
 def arguments() -> list[object]:
@@ -32,6 +33,12 @@ def test_a_wait_that_is_not_repeated_is_caught_at_once(seed: int) -> None:
     assert len(told) == 1
     assert "role double (warp 1)" in told[0]
     assert "repeat it until it returns true, at line 71: mbarrier.try_wait" in told[0]
+
+
+def test_an_answer_that_nothing_reads_orders_nothing() -> None:
+    """Even where no wait gives up and all data are in time: what comes behind such a wait races."""
+    with pytest.raises(RaceError, match=r"no wait for full\[0\] phase 0 by role double \(warp 1\)"):
+        kernel(ONCE, schedule="fair").launch(1, 64, arguments(), shared_bytes=288)
 
 
 def test_explore_finds_it_in_eight_tries() -> None:

@@ -239,10 +239,13 @@ def mbarrier_transaction(g: BlockCompiler, i: Decoded) -> None:
     flow="wait",
 )
 def mbarrier_wait(g: BlockCompiler, i: Decoded) -> None:
-    """``test_wait`` and ``try_wait``: suspended until the phase completes, or until nothing else can run."""
+    """``test_wait`` and ``try_wait``: suspended until the phase completes, or until nothing else can run.
+
+    One whose answer nothing reads orders nothing: only "true" does, and it may answer "false" at any time.
+    """
     d, address, state = i.operands[:3]
     kind = "u32" if i.has("parity") else "u64"
-    acquire = i.get("order", "acquire") == "acquire"
+    acquire = i.get("order", "acquire") == "acquire" and _read_later(g, d)
     g.place()
     name = g.temporary()
     if g.sources_uniform(address, state):
@@ -259,6 +262,12 @@ def mbarrier_wait(g: BlockCompiler, i: Decoded) -> None:
         g.emit(f"{name} = {call}(w, {space_of(i)!r}, {arguments})")
         g.emit(f"if {name} is None: return WAIT")
         g.write(d, "pred", name)
+
+
+def _read_later(g: BlockCompiler, d: Operand) -> bool:
+    """Whether something reads what the current instruction, the last of its block, leaves in a register."""
+    live = g.program.flow.blocks[g.block.index].live_out
+    return isinstance(d, RegisterOperand) and bool(live >> d.register.number & 1)
 
 
 @form("mbarrier", "op=pending_count type=b64", "d a")
