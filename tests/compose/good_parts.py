@@ -361,7 +361,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "first": lambda tile: tile.row,
         "batched": False,
     },
-    "StagedValues": lambda m: {"place": m.tiles()["a"], "block": 0},
+    "StagedValues": lambda m: {"place": m.tiles()["a"], "block": 0, "even": True},
     "Input": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mk"},
     "Output": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mn", "own": ""},
 }
