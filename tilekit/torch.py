@@ -27,7 +27,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
-from tilekit.torch_arguments import require_tensors
+from tilekit.torch_arguments import require_tensors, torch_type
 from tilekit.torch_attention import attention, scaled_dot_product_attention, sdpa
 from tilekit.torch_conv import conv2d
 from tilekit.torch_groups import grouped_matmul
@@ -52,14 +52,6 @@ _compiler: Any = torch.compiler
 _registry: Any = torch.library
 _C: Any = torch._C
 _forward_ad: Any = torch.autograd.forward_ad
-
-
-def _named_type(what: Any) -> Any:
-    return getattr(torch, as_dtype(what, "out_dtype").long_name)
-
-
-_torch_type = _compiler.assume_constant_result(_named_type)
-"""The torch type that a name or another library's type stands for: a constant to a compiler, not code to trace."""
 
 
 def matmul(
@@ -127,7 +119,7 @@ def matmul(
     if epilogue is None:
         require_tensors({"a": a, "b": b}, tensors, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
-        out_dtype = _torch_type(out_dtype)
+        out_dtype = torch_type(out_dtype)
     if epilogue is not None:
         given = {"bias": bias, "activation": activation, "scale": scale, "scale_a": scale_a, "scale_b": scale_b}
         given |= {"out_dtype": out_dtype, "accumulation": accumulation, "residual": residual, "beta": beta}

@@ -9,11 +9,20 @@ import torch
 
 from tilekit.annotations import checked_values
 from tilekit.arrays import has_tangent
+from tilekit.dtypes import as_dtype
 from tilekit.errors import ArgumentError
 
 _compiler: Any = torch.compiler
 _SPARSE: Any = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _Symbol: Any = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _named_type(what: Any) -> Any:
+    return getattr(torch, as_dtype(what, "out_dtype").long_name)
+
+
+torch_type = _compiler.assume_constant_result(_named_type)
+"""The torch type that a name or another library's type stands for: a constant to a compiler, not code to trace."""
 
 
 def require_tensors(needed: Mapping[str, Any], others: Mapping[str, Any], scale: Any = None) -> None:

@@ -22,7 +22,7 @@ from tilekit.kernels.conv2d.arguments import ConvKeywords
 from tilekit.kernels.conv2d.axes import read_ways
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
-from tilekit.torch_arguments import read_values, require_tensors
+from tilekit.torch_arguments import read_values, require_tensors, torch_type
 
 __all__ = ["conv2d"]
 
@@ -36,13 +36,6 @@ _NAMES = (
 )
 
 _WAYS = ("stride", "padding", "dilation", "groups")
-
-
-def _named_type(what: Any) -> Any:
-    return getattr(torch, as_dtype(what, "out_dtype").long_name)
-
-
-_torch_type = _compiler.assume_constant_result(_named_type)
 
 
 def conv2d(
@@ -91,7 +84,7 @@ def conv2d(
     if epilogue is None:
         require_tensors({"x": x, "w": w}, {"bias": bias, "residual": residual, "out": out}, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
-        out_dtype = _torch_type(out_dtype)
+        out_dtype = torch_type(out_dtype)
     if epilogue is not None:
         how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "bias": bias}
         how |= {

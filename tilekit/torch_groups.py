@@ -12,10 +12,9 @@ import torch
 import tilekit
 from tilekit.arrays import view_of_fake
 from tilekit.calls.grouped import GroupedKeywords, grouped_result_of
-from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
-from tilekit.torch_arguments import read_values, require_tensors
+from tilekit.torch_arguments import read_values, require_tensors, torch_type
 
 __all__ = ["grouped_matmul"]
 
@@ -24,13 +23,6 @@ _compiler: Any = torch.compiler
 _ops: Any = torch.ops.tilekit
 
 _TENSORS = ("a", "b", "ends", "counts", "scale_a", "scale_b")
-
-
-def _named_type(what: Any) -> Any:
-    return getattr(torch, as_dtype(what, "out_dtype").long_name)
-
-
-_torch_type = _compiler.assume_constant_result(_named_type)
 
 
 def grouped_matmul(
@@ -77,7 +69,7 @@ def grouped_matmul(
     if epilogue is None:
         require_tensors({"a": a, "b": b}, others | {"out": out})
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
-        out_dtype = _torch_type(out_dtype)
+        out_dtype = torch_type(out_dtype)
     if epilogue is not None:
         how = {"activation": activation, "epilogue": epilogue, "out": out, "out_dtype": out_dtype}
         return _with_epilogue(a, b, **others, **how)

@@ -12,13 +12,12 @@ import torch
 import tilekit
 from tilekit.arrays import view_of_fake
 from tilekit.calls.scaled import scaled_result_of, scaled_results_of
-from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.scaled.keywords import ScaledKeywords
 from tilekit.tile_op.block_scaled import FORMATS
-from tilekit.torch_arguments import read_values, require_tensors
+from tilekit.torch_arguments import read_values, require_tensors, torch_type
 
 __all__ = ["scaled_matmul", "scaled_matmul_quantised"]
 
@@ -28,13 +27,6 @@ _ops: Any = torch.ops.tilekit
 
 _NAMES = ("bias", "scale", "activation", "out_dtype", "residual", "beta")
 _QUANTISED_NAMES = ("out_dtype", "bias", "scale", "activation", "out_scale", "scale_layout")
-
-
-def _named_type(what: Any) -> Any:
-    return getattr(torch, as_dtype(what, "out_dtype").long_name)
-
-
-_torch_type = _compiler.assume_constant_result(_named_type)
 
 
 def scaled_matmul(
@@ -79,7 +71,7 @@ def scaled_matmul(
     if epilogue is None:
         require_tensors(needed, {"bias": bias, "residual": residual, "out": out}, scale)
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
-        out_dtype = _torch_type(out_dtype)
+        out_dtype = torch_type(out_dtype)
     if epilogue is not None:
         how = {"bias": bias, "activation": activation, "scale": scale, "residual": residual, "beta": beta}
         return _with_epilogue(*needed.values(), out=out, epilogue=epilogue, out_dtype=out_dtype, **how)
