@@ -40,6 +40,19 @@ def test_types_and_layouts(invoke: Any) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["grouped_matmul", "grouped_blockwise"])
+def test_activations(invoke: Any, kernel: str, tmp_path: Path) -> None:
+    """What is done with elements is computed, checked, said, and traced; a word that is none is refused."""
+    options = (kernel, "--n", 72, "--k", 64, "--sizes", "9,0,21")
+    found = json.loads(invoke("run", *options, "--activation", "gelu", "--json").stdout)
+    assert found["right"]
+    assert found["kind"].endswith(" +gelu")
+    traced = invoke("trace", *options, "--activation", "relu", "--out", tmp_path / "trace.json")
+    assert traced.exit_code == 0, traced.output
+    refused = invoke("run", *options, "--activation", "gelo")
+    assert (refused.exit_code, "gelu" in refused.output) == (2, True)
+
+
+@pytest.mark.parametrize("kernel", ["grouped_matmul", "grouped_blockwise"])
 def test_a_kernel_is_shown_and_ranked(invoke: Any, kernel: str) -> None:
     """The config is the one that the picker takes for these groups, or one that is asked for."""
     assert "GroupedScheduler" in invoke("dump", kernel, "--sizes", "5,9", "--n", 512, "--k", 512).stdout

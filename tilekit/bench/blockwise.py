@@ -257,7 +257,7 @@ class GroupedBlockwiseWorkload(RowGroups):
     def kind(self) -> str:
         """Types, and how groups lie."""
         lie = "contiguous" if self.rows is None else f"masked, up to {self.rows}"
-        return f"{self.dtype}→{self.out_dtype} blocks {lie}"
+        return f"{self.dtype}→{self.out_dtype} blocks {lie}" + self.fused
 
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
         """Return operands on a machine, groups with their scales, and an output: ``(a, b, groups, out)``."""

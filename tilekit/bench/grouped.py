@@ -40,7 +40,7 @@ class GroupedWorkload(RowGroups):
     def kind(self) -> str:
         """Types and routing."""
         lie = "" if self.rows is None else f" masked, up to {self.rows}"
-        return f"{self.dtype}→{self.out_dtype} {self.a_major}/{self.b_major} {self.routing}{lie}"
+        return f"{self.dtype}→{self.out_dtype} {self.a_major}/{self.b_major} {self.routing}{lie}" + self.fused
 
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
         """Return standard normal operands on a machine, the groups, and an output: ``(a, b, groups, out)``."""

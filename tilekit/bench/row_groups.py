@@ -20,6 +20,7 @@ from tilekit.targets import DEFAULT, ChipName
 
 if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
+    from tilekit.epilogue.functions import Activation
     from tilekit.kernels.matmul.spec import Accumulation
 
 __all__ = ["GroupOperands", "Groups", "RowGroups", "parse_groups", "spread"]
@@ -108,6 +109,8 @@ class RowGroups(ABC):
     dtype, out_dtype : DType
     rows : int or None
         How far apart groups begin, of which each has up to so many rows; None where they lie behind each other.
+    activation : str or None
+        Of the result's elements; what is timed has none.
     """
 
     batch: ClassVar[None] = None
@@ -120,6 +123,7 @@ class RowGroups(ABC):
     rows: int | None = None
     dtype: DType = BF16
     out_dtype: DType = BF16
+    activation: Activation | None = None
 
     def __post_init__(self) -> None:
         most = sum(self.sizes) if self.rows is None else self.rows
@@ -152,6 +156,11 @@ class RowGroups(ABC):
     @abstractmethod
     def kind(self) -> str:
         """Types, and how groups lie, in a few words."""
+
+    @property
+    def fused(self) -> str:
+        """What is done with elements, behind the rest of `kind`."""
+        return f" +{self.activation}" if self.activation else ""
 
     @property
     def bits(self) -> int:
@@ -211,7 +220,7 @@ class RowGroups(ABC):
 
     def call(self, operands: GroupOperands) -> tuple[Any, Any, dict[str, Any]]:
         """What `tilekit.grouped_matmul` is called with."""
-        return operands.a, operands.b, dict(operands.more)
+        return operands.a, operands.b, {**operands.more, "activation": self.activation}
 
     def accuracy(self, operands: GroupOperands, out: Any) -> Accuracy:
         """Compare the groups' rows of an answer with float64, each element against the error its sum may have."""
@@ -222,7 +231,7 @@ class RowGroups(ABC):
             magnitudes.append(np.abs(a) @ np.abs(b))
             found.append(out[at])
         sums, largest, answer = (np.concatenate(parts) for parts in (expected, magnitudes, found))
-        return accuracy_of(sums, largest, answer, self.dtype, self.out_dtype, None)
+        return accuracy_of(sums, largest, answer, self.dtype, self.out_dtype, self.activation)
 
     def placed(self, out: Any) -> Any:
         """An output as a call takes it."""

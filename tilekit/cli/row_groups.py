@@ -22,7 +22,7 @@ SIZES = (100, 0, 37, 175)
 
 def groups_of(family: Family, call: CallOptions, batch: int | None) -> GroupedWorkload | GroupedBlockwiseWorkload:
     """Return the groups that options describe: behind each other, or counted where there is room for more rows."""
-    others = {"--m": call.m, "--batch": batch, "--bias": call.bias, "--activation": call.activation}
+    others = {"--m": call.m, "--batch": batch, "--bias": call.bias}
     for option, given in (others | {"--contiguous": call.contiguous}).items():
         if given not in (None, False):
             refuse(option, given, f"of products without groups only, which {family.name} is not")
@@ -31,7 +31,9 @@ def groups_of(family: Family, call: CallOptions, batch: int | None) -> GroupedWo
     sizes = SIZES if call.sizes is None else whole_numbers(call.sizes, "--sizes")
     usual = zip((call.n, call.k), call.usual[1:], strict=True)
     n, k = (default if given is None else given for given, default in usual)
-    more: dict[str, Any] = {} if is_blockwise(family) else {"routing": "given"}
+    more: dict[str, Any] = {"activation": call.activation}
+    if not is_blockwise(family):
+        more["routing"] = "given"
     return replace(like, sizes=sizes, n=n, k=k, rows=call.room, **more)
 
 
