@@ -76,7 +76,10 @@ def test_trace(invoke: Any, tmp_path: Path) -> None:
         (("run", "matmul", "--sizes", "3,4"), "of grouped_matmul and grouped_blockwise only, which matmul is not"),
         (("run", "grouped_matmul", "--sizes", "3;4"), "--sizes: given '3;4'; legal: whole numbers with commas"),
         (("run", "grouped_matmul", "--sizes", "0,0"), "not all zero"),
-        (("run", "grouped_matmul", "--sizes", "3,9", "--room", 4), "no more than rows"),
+        (
+            ("run", "grouped_matmul", "--sizes", "3,9", "--room", 4),
+            "no more than the 4 that there is room for; nearest legal: (3, 4)",
+        ),
         (("run", "grouped_matmul", "--m", 4), "--m: given 4"),
         (("run", "grouped_matmul", "--bias"), "--bias"),
         (("run", "grouped_matmul", "--groups", 4), "--groups: given 4; legal: of conv2d only"),

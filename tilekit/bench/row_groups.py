@@ -128,8 +128,11 @@ class RowGroups(ABC):
     def __post_init__(self) -> None:
         most = sum(self.sizes) if self.rows is None else self.rows
         if not self.sizes or min(self.sizes) < 0 or max(self.sizes) > most or sum(self.sizes) == 0:
-            legal = "rows of each group, none negative, not all zero, and no more than rows"
-            raise ArgumentError.of("sizes", self.sizes, legal=legal, code="TK-BENCH-001")
+            room = "" if self.rows is None else f", and no more than the {self.rows} that there is room for"
+            legal = f"rows of each group, none negative, not all zero{room}"
+            fitting = tuple(min(max(size, 0), most) for size in self.sizes)
+            nearest = fitting if sum(fitting) else (1,) * max(1, len(fitting)) if self.rows != 0 else None
+            raise ArgumentError.of("sizes", self.sizes, legal=legal, nearest=nearest, code="TK-BENCH-001")
 
     @classmethod
     def parse(cls, shape: str, like: Self) -> Self:
