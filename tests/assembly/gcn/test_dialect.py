@@ -315,8 +315,50 @@ def test_a_line_s_mistakes_are_named(tmp_path: Path, line: str, message: str) ->
     w.place(fragment, x=w.thread(), where=w.parameter("where", GMEM))
     with pytest.raises(FragmentError, match="TK-FRAG-001") as caught:
         w.text()
-    assert "fragment twice (some.s:1)" in str(caught.value)
+    assert "fragment twice (some.s:13)" in str(caught.value)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("target", [GFX942, GFX950], ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("v_add_u32 ${x}, ${x}, ${x}", "writes 'x', which is the kernel's to keep; nearest: inout"),
+        ("s_mov_b64 ${where}, 0", "writes 'where', which is the kernel's to keep"),
+        ("s_mov_b32 ${where[1]}, 0", "writes 'where', which is the kernel's to keep"),
+        ("s_add_u32 ${workgroup}, ${workgroup}, 1", "writes 'workgroup', which is the kernel's to keep"),
+    ],
+)
+def test_what_a_fragment_is_given_stays_the_kernel_s(tmp_path: Path, line: str, message: str, target: Target) -> None:
+    """A text that writes an `in`, or what the hardware fills, is refused; an `inout` it may write."""
+    file = tmp_path / "some.s"
+    for direction in ("in   ", "inout"):
+        file.write_text(f"{FRAGMENT}{line}\n".replace("in        x ", f"{direction}     x ", 1), "utf-8")
+        (fragment,) = parse_fragments(file, GCN)
+        w = Writer("k", target=target, threads=64)
+        w.place(fragment, x=w.variable(U32, w.thread(), "x"), where=w.parameter("where", GMEM))
+        if direction == "inout" and "${x}" in line:
+            w.text()
+            continue
+        with pytest.raises(FragmentError, match="TK-FRAG-001") as caught:
+            w.text()
+        assert "fragment twice (some.s:13)" in str(caught.value)
+        assert message in str(caught.value)
+
+
+def test_an_instruction_is_one_of_the_chip_s(tmp_path: Path) -> None:
+    """Of a file for several chips a kernel places what its own has; else fragment, line and chip are named."""
+    file = tmp_path / "some.s"
+    file.write_text(f"{FRAGMENT}v_cvt_pk_bf16_f32 ${{sum}}, ${{x}}, ${{x}}\n", "utf-8")
+    (fragment,) = parse_fragments(file, GCN)
+    for target in (GFX950, GFX942):
+        w = Writer("k", target=target, threads=64)
+        w.place(fragment, x=w.thread(), where=w.parameter("where", GMEM))
+        if target is GFX950:
+            w.text()
+            continue
+        with pytest.raises(FragmentError, match=r"some\.s:13.*no instruction of gfx942.*TK-FRAG-001"):
+            w.text()
 
 
 def test_names_are_checked_before_any_spelling() -> None:

@@ -44,6 +44,8 @@ class KernelAbi:
         In order, hidden ones behind the others.
     offsets
         Of parameters, by name.
+    chip
+        The chip's name.
 
     Raises
     ------
@@ -52,6 +54,7 @@ class KernelAbi:
     """
 
     def __init__(self, trace: Trace) -> None:
+        self.chip = trace.target.name
         self.kernarg = Virtual("kernarg", "scalar", 2, 2, fixed=0)
         self.workgroup = Virtual("workgroup", "scalar", fixed=USER_SGPRS)
         self.workitem = Virtual("workitem", "vector", fixed=0)

@@ -12,7 +12,6 @@ from tilekit.assembly.gcn.code import Counter, File
 from tilekit.assembly.gcn.notation import HOLE
 from tilekit.emulator.core.errors import EmulatorError
 from tilekit.emulator.gcn.checks.forms import check_form
-from tilekit.emulator.gcn.chips import CHIPS
 from tilekit.emulator.gcn.compiler.effects import effects, queue_of
 from tilekit.emulator.gcn.compiler.flow import writes_exec
 from tilekit.emulator.gcn.language.parser import parse
@@ -80,13 +79,13 @@ def waited_for(operands: str, where: str) -> list[Counter]:
 
 
 @lru_cache(4096)
-def effects_of(line: str, registers: tuple[tuple[str, File, int], ...], where: str) -> LineEffects:
+def effects_of(line: str, registers: tuple[tuple[str, File, int], ...], where: str, chip: str) -> LineEffects:
     """Read one line, given the file and the size of each operand that is in registers.
 
     Raises
     ------
     FragmentError
-        ``TK-FRAG-001`` for a line that is no instruction, or words that an operand does not have.
+        ``TK-FRAG-001`` for a line that is no instruction of the chip, or words that an operand does not have.
     """
     files = {name: (file, words) for name, file, words in registers}
     firsts = _firsts(registers)
@@ -109,9 +108,11 @@ def effects_of(line: str, registers: tuple[tuple[str, File, int], ...], where: s
         if len(module.instructions) != 1:
             raise FragmentError(f"{where}: `{line.strip()}` is no instruction", code="TK-FRAG-001")
         instruction = module.instructions[0]
-        _check(instruction)
+        check_form(instruction, chip)
     except EmulatorError as error:
-        raise FragmentError(f"{where}: `{line.strip()}` is no instruction: {error}", code="TK-FRAG-001") from error
+        raise FragmentError(
+            f"{where}: `{line.strip()}` is no instruction of {chip}: {error.message}", code="TK-FRAG-001"
+        ) from error
     found = effects(instruction, _ACCUMULATORS)
     numbers = iter(range(len(places)))
     bits = {place: _bits(place, files, firsts) for place in places}
@@ -126,18 +127,6 @@ def effects_of(line: str, registers: tuple[tuple[str, File, int], ...], where: s
         instruction.flag("lds") or instruction.name.startswith("global_load_lds"),
         writes_exec(instruction),
     )
-
-
-def _check(instruction: Instruction) -> None:
-    """Refuse a line that no chip takes; what one chip of a fragment's lacks is the assembler's to say."""
-    refused = []
-    for chip in CHIPS:
-        try:
-            check_form(instruction, chip)
-        except EmulatorError as error:
-            refused.append(error)
-    if len(refused) == len(CHIPS):
-        raise refused[-1]
 
 
 def _queue(instruction: Instruction) -> int | None:

@@ -96,7 +96,7 @@ class _Lowering:
             case Placement() as placement:
                 self._placer.place(line, placement)
             case str() as text:
-                found = effects_of(text, (), str(line.origin))
+                found = effects_of(text, (), str(line.origin), self._abi.chip)
                 self.build.append(found.text, (), reads=(), writes=(), clobbers=found.clobbers, counter=found.counter)
 
     def _load(self, offset: int, result: Value) -> None:

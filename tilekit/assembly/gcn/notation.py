@@ -25,7 +25,7 @@ _GUARD = re.compile(r"^\s*s_and_saveexec_b64\s+(\$\{\w+\}),\s*\$\{(\w+)\}$")
 
 
 def without_guard(lines: Sequence[str], decided: Mapping[str, bool]) -> list[str]:
-    """Return a fragment's lines as they are where predicates of some operands are known.
+    """Return a fragment's lines as they are where predicates of some operands are known; "" for one that is left out.
 
     Lines for all lanes need no EXEC of their own. Lines for none are left out, with those that say how long: where
     some of them are control, all stay.
@@ -43,4 +43,4 @@ def without_guard(lines: Sequence[str], decided: Mapping[str, bool]) -> list[str
             found[begin] = found[end] = ""
         elif not any(pattern.match(text) for text in lines[begin : end + 1] for pattern in CONTROL):
             found[begin : end + 1] = [""] * (end + 1 - begin)
-    return [line for line in found if line]
+    return found

@@ -174,7 +174,6 @@ class Placer:
         decided: dict[str, bool],
         origin: Origin,
     ) -> None:
-        where = f"fragment {fragment.name} ({fragment.file.name}:{fragment.line})"
         registers = tuple((name, part.register.file, part.words) for name, part in parts.items())
         labels = {match[1]: self._build.label(f"{fragment.name}_{match[1]}")
                   for text in fragment.text if (match := notation.LABEL.match(text))}  # fmt: skip
@@ -182,21 +181,35 @@ class Placer:
             notation.HOLE.sub(lambda hole: texts.get(hole[1], hole[0]), text) if texts else text
             for text in fragment.text
         ]
-        filled = notation.without_guard(filled, decided)
-        read = [None if _is_control(text) else effects_of(text, registers, where) for text in filled]
+        kept = {operand.name for operand in fragment.operands if operand.direction == "in"} | set(fragment.given)
+        lines = [
+            (text, f"fragment {fragment.name} ({fragment.file.name}:{number})")
+            for text, number in zip(notation.without_guard(filled, decided), fragment.numbers, strict=True)
+            if text
+        ]
+        chip = self._abi.chip
+        read = [None if _is_control(text) else effects_of(text, registers, where, chip) for text, where in lines]
         narrowing = [i for i, found in enumerate(read) if found is not None and found.narrows]
         last = narrowing[-1] if narrowing else -1  # gives back what those before it took
-        if narrowing and not filled[last].strip().startswith(_GIVES_BACK):
+        if narrowing and not lines[last][0].strip().startswith(_GIVES_BACK):
+            text, where = lines[last]
             raise FragmentError(
-                f"{where}: `{filled[last].strip()}` changes EXEC, and no line behind it gives the lanes back: "
+                f"{where}: `{text.strip()}` changes EXEC, and no line behind it gives the lanes back: "
                 "s_mov_b64 exec, ${lanes}",
                 code="TK-FRAG-001",
             )
         narrowed = range(narrowing[0] + 1, last) if narrowing else range(0)
-        for number, (text, found) in enumerate(zip(filled, read, strict=True)):
+        for number, ((text, where), found) in enumerate(zip(lines, read, strict=True)):
             if found is None:
-                self._control(fragment, text, labels, where, origin)
+                self._control(text, labels, where, origin)
                 continue
+            for place in found.writes:
+                if place.name in kept:
+                    raise FragmentError(
+                        f"{where}: `{text.strip()}` writes {place.name!r}, which is the kernel's to keep; nearest: "
+                        "inout, or a register of the fragment's own (//! temp)",
+                        code="TK-FRAG-001",
+                    )
             self._build.append(
                 found.text,
                 tuple(_part(parts, place) for place in found.places),
@@ -209,7 +222,7 @@ class Placer:
                 to_lds=found.to_lds,
             )
 
-    def _control(self, fragment: Fragment, text: str, labels: dict[str, str], where: str, origin: Origin) -> None:
+    def _control(self, text: str, labels: dict[str, str], where: str, origin: Origin) -> None:
         build = self._build
         if label := notation.LABEL.match(text):
             build.item(Label(labels[label[1]]))
