@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import sys
+from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -21,6 +24,7 @@ from tilekit.arrays import (
     resolve_stream,
     view_of,
 )
+from tilekit.arrays.checks import overlaps_itself
 from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.errors import ArgumentError
 
@@ -183,6 +187,7 @@ def test_column_blocks_of_one_matrix_do_not_overlap() -> None:
         (np.zeros((4, 4), np.float32), r"out is f32 of shape", "TK-ARRAY-008"),
         (np.broadcast_to(np.zeros(4, np.float16), (4, 4)), "read-only", "TK-ARRAY-008"),
         (np.lib.stride_tricks.as_strided(np.zeros(4, np.float16), (4, 4), (0, 2)), "share one place", "TK-ARRAY-009"),
+        (np.lib.stride_tricks.as_strided(np.zeros(16, np.float16), (4, 4), (6, 2)), "share one place", "TK-ARRAY-009"),
     ],
 )
 def test_unfit_outputs_are_refused(out: Any, words: str, code: str) -> None:
@@ -190,6 +195,21 @@ def test_unfit_outputs_are_refused(out: Any, words: str, code: str) -> None:
     with pytest.raises(ArgumentError, match=words) as caught:
         require_output(view_of(out), (4, 4), F16, [])
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whether_elements_share_a_place_is_told_exactly(seed: int) -> None:
+    """Of drawn shapes and strides, beside a list of every element's place."""
+    random = Random(seed)
+    found = 0
+    for _ in range(4000):
+        axes = [(random.randrange(6), random.choice((0, 1, 2, 3, 4, 6, 8, 10, 12, 20, 30, -1, -4))) for _ in range(4)]
+        shape, strides = zip(*axes[: random.randint(1, 4)], strict=True)
+        places = [sum(map(operator.mul, index, strides)) for index in itertools.product(*map(range, shape))]
+        shared = len(set(places)) < len(places)
+        assert overlaps_itself(ArrayView(4096, shape, strides, F16, ("cuda", 0), "cupy", None)) == shared
+        found += shared
+    assert 400 < found < 3600
 
 
 def test_an_output_that_overlaps_an_input_is_refused() -> None:

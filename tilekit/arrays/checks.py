@@ -24,6 +24,9 @@ __all__ = [
 _OVERLAP_WORK: Final[Any] = 100_000
 """Candidate solutions after which the exact overlap test gives up, some milliseconds of work."""
 
+_MOST_STARTS: Final = 1 << 22
+"""Runs of elements up to which it is looked whether they meet; of more, in axes that reach into each other, they do."""
+
 
 def overlap(first: ArrayView, second: ArrayView) -> bool:
     """Whether two arrays share a byte.
@@ -64,6 +67,35 @@ def _byte_range(view: ArrayView) -> tuple[int, int]:
         else:
             high += reach
     return view.address + low * size, view.address + (high + 1) * size
+
+
+def overlaps_itself(view: ArrayView) -> bool:
+    """Whether several of an array's elements share one place."""
+    shape, strides = view.shape, view.strides
+    if len(shape) == 2 and strides[1] == 1 and strides[0] >= shape[1]:  # most outputs, at once
+        return False
+    if 0 in shape:
+        return False
+    axes = sorted((abs(stride), extent) for extent, stride in zip(shape, strides, strict=True) if extent > 1)
+    end = 1  # behind the last element of the axes so far
+    for stride, extent in axes:
+        if stride < end:
+            return stride == 0 or _meet(axes)
+        end += stride * (extent - 1)
+    return False
+
+
+def _meet(axes: Sequence[tuple[int, int]]) -> bool:
+    """Whether elements meet, of axes with these strides, rising, and extents."""
+    length, starts = 1, np.zeros(1, np.int64)
+    for stride, extent in axes:
+        if stride == length and starts.size == 1:
+            length *= extent  # a run of elements behind each other
+        elif starts.size * extent > _MOST_STARTS:
+            return True
+        else:
+            starts = np.add.outer(starts, stride * np.arange(extent)).ravel()
+    return bool((np.diff(np.sort(starts)) < length).any())
 
 
 def require_same_place(named: Sequence[tuple[str, ArrayView]]) -> None:
@@ -109,8 +141,7 @@ def require_output(
     require_result(out, shape, dtype, name)
     if not out.writeable:
         raise ArgumentError(f"{name} is read-only; pass a writeable array", code="TK-ARRAY-008")
-    still = (stride == 0 and extent > 1 for extent, stride in zip(shape, out.strides, strict=True))
-    if 0 in out.strides and 0 not in shape and any(still):
+    if overlaps_itself(out):
         raise ArgumentError(
             f"{name} has strides {tuple(out.strides)}: several elements share one place; pass a plain array",
             code="TK-ARRAY-009",
