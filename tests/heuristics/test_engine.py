@@ -60,13 +60,22 @@ RULES = RuleBook(
         (Oven(), 6, []),
         (Oven(trays=3), 64, ["trays=3: 1, 2 or 4; nearest: trays=4"]),
         (Oven(trays=2, heat="high"), 64, ["heat='high' burns all trays but one; nearest: heat='low'"]),
-        (Oven(5, heat="x"), 9, ["trays=5: 1, 2 or 4; nearest: trays=4", "heat='x': low or high; nearest: heat='low'"]),
+        (Oven(5, heat="x"), 64, ["trays=5: 1, 2 or 4; nearest: trays=4", "heat='x': low or high; nearest: heat='low'"]),
+        (
+            Oven(5, heat="x"),
+            9,
+            [
+                "trays=5: 1, 2 or 4; nearest: trays=4",
+                "heat='x': low or high; nearest: heat='low'",
+                "24 loaves are 15 over the 9 of an oven; nearest: loaves=(1, 2)",
+            ],
+        ),
         (Oven(loaves=(4, 4)), 12, ["16 loaves are 4 over the 12 of an oven; nearest: loaves=(3, 4)"]),
         (Oven(trays=4), 3, ["24 loaves are 21 over the 3 of an oven; nearest: trays=1, loaves=(1, 1)"]),
     ],
 )  # fmt: skip
 def test_rules_say_what_is_wrong_and_what_is_nearest(config: Oven, spec: int, problems: list[str]) -> None:
-    """Phases go in order; the nearest value of the field mends, of two as near the larger; else the least of all."""
+    """The nearest value of the field mends, of two as near the larger; else the least of all. A later phase's follow."""
     assert RULES.problems(config, SM_90A, spec) == problems
     assert config.legal(SM_90A, spec) == (not problems)
 

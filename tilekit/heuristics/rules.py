@@ -78,9 +78,23 @@ class RuleBook:
     least: Callable[[Any], str]
 
     def problems(self, config: Any, chip: Target, spec: Any) -> list[str]:
-        """One sentence for each broken rule, ending in ``nearest: <field>=<value>``, the least change that mends it."""
-        found = self.violations(config, chip, spec)
-        return [f"{v.text}; nearest: {self._nearest_change(v, found, config, chip, spec)}" for v in found]
+        """One sentence for each broken rule, ending in ``nearest: <field>=<value>``, the least change that mends it.
+
+        Those that a later phase finds follow, of the config with these changes: all of them together are legal.
+        """
+        said: dict[str, None] = {}
+        for _ in self.phases:
+            found = self.violations(config, chip, spec)
+            changes: dict[str, Any] = {}
+            for violation in found:
+                nearest = self._nearest_change(violation, found, config, chip, spec)
+                words = self.least(config) if nearest is None else f"{nearest[0]}={nearest[1]!r}"
+                said[f"{violation.text}; nearest: {words}"] = None
+                changes |= [] if nearest is None else [nearest]
+            if not changes:
+                break
+            config = replace(config, **changes)
+        return list(said)
 
     def violations(self, config: Any, chip: Target, spec: Any) -> list[Violation]:
         """All broken rules of the first phase that has any."""
@@ -92,8 +106,8 @@ class RuleBook:
 
     def _nearest_change(
         self, violation: Violation, found: list[Violation], config: Any, chip: Target, spec: Any
-    ) -> str:
-        """The nearest value of the violation's field, or else of another one, that mends it.
+    ) -> tuple[str, Any] | None:
+        """The nearest value of the violation's field, or else of another one, that mends it; None if there is none.
 
         Best is a change after which only the other fields' violations are left; next one after which this phase or a
         later one finds that another field must change too; and where two rules ask for more than one field can give,
@@ -101,17 +115,18 @@ class RuleBook:
         """
         others = {v.field for v in found} - {violation.field}
         known = {v.rule for v in found} - {violation.rule}
-        second = third = ""
+        second: tuple[str, Any] | None = None
+        third: tuple[str, Any] | None = None
         for field in dict.fromkeys((violation.field, *self.fallbacks)):
             for value in self._candidates(config, chip, spec, field):
                 left = self.violations(replace(config, **{field: value}), chip, spec)
                 if all(v.field in others for v in left):
-                    return f"{field}={value!r}"
-                if not second and all(v.field != violation.field and v.phase >= violation.phase for v in left):
-                    second = f"{field}={value!r}"
-                if not third and all(v.rule in known or v.phase > violation.phase for v in left):
-                    third = f"{field}={value!r}"
-        return second or third or self.least(config)
+                    return field, value
+                if second is None and all(v.field != violation.field and v.phase >= violation.phase for v in left):
+                    second = field, value
+                if third is None and all(v.rule in known or v.phase > violation.phase for v in left):
+                    third = field, value
+        return second or third
 
     def _candidates(self, config: Any, chip: Target, spec: Any, field: str) -> list[Any]:
         """Values of a field, those nearest to the config's first, and of two as near the larger."""

@@ -119,8 +119,14 @@ def _loads(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viola
                 f"{lane} bytes a lane, and fill no whole swizzle"
             )
             yield Violation(f"loads of {name} through registers", "driver", text)
+
+
+def _stages(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """A ping-pong has no more stages than it uses; of a tile that is legal, since values to suggest are."""
+    if config.driver != "ping_pong" or config.stages is None:
+        return
     useful = config.useful_stages(chip, spec)
-    if config.driver == "ping_pong" and config.stages is not None and not 0 < config.stages <= useful:
+    if not 0 < config.stages <= useful:
         why = "loads through registers have one" if useful == 1 else "one is overwritten while the other is read"
         yield Violation("stages of halves", "stages", f"stages={config.stages}: 1 to {useful} of a ping-pong ({why})")
 
@@ -237,7 +243,7 @@ RULES = RuleBook(
         (_roles,),
         (_loads,),
         (_tile,),
-        (written_rule, own_rule, whole_rule),
+        (_stages, written_rule, own_rule, whole_rule),
         (_registers, _code),
         (shared_memory_rule,),
     ),
