@@ -176,7 +176,8 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
         8-bit floats, e2m1 of ml_dtypes, or pairs of e2m1 as uint8 or ``torch.float4_e2m1fn_x2``; or all that `quantise`
         returned.
     scales
-        (rows, K / block) of e4m3, or of ue8m0 (or uint8).
+        (rows, K / block) of e4m3, of ue8m0 (or uint8), or of f32, as scales of A in blocks of 1 x 128 are; or f32 of
+        (rows / 128, K / 128), as those of B in blocks of 128 x 128. Divisions are rounded up.
     scale
         What everything is multiplied by besides.
 
@@ -193,8 +194,10 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
         )  # fmt: skip
     if isinstance(values, Quantised):
         if scales is not None or factor != 1:
-            raise ArgumentError.of(
-                "values", "a Quantised", legal="its values, where scales are given beside them", code="TK-SCALE-005"
+            raise ArgumentError(
+                "values is what quantise returned, with scales and a scale of its own, and others are given beside it; "
+                "nearest: values.values with scales=values.scales",
+                code="TK-SCALE-005",
             )
         return dequantise(*values)
     xp, dtype = _library(values, "values"), view_of(values, "values").dtype
@@ -216,18 +219,23 @@ def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
             "scales", type(scales), legal=f"an array of {xp.__name__}, as values are", code="TK-SCALE-005"
         )
     kind = view_of(scales, "scales").dtype
-    if kind not in (UE8M0, U8, E4M3):
-        raise ArgumentError.of("scales", kind, legal="ue8m0, uint8 or e4m3", nearest="ue8m0", code="TK-SCALE-001")
-    factors = _looked_up(xp, _TABLES[UE8M0 if kind is U8 else kind], _retyped(xp, scales, U8), values)
+    if kind not in (UE8M0, U8, E4M3, F32):
+        raise ArgumentError.of("scales", kind, legal="ue8m0, uint8, e4m3 or f32", nearest="f32", code="TK-SCALE-001")
+    table = None if kind is F32 else _TABLES[UE8M0 if kind is U8 else kind]
+    factors = scales if table is None else _looked_up(xp, table, _retyped(xp, scales, U8), values)
     rows, k = found.shape
-    block = 16 if kind is E4M3 else 32
-    if tuple(factors.shape) != (rows, -(-k // block)):
+    block = 128 if kind is F32 else 16 if kind is E4M3 else 32
+    shape, blocks = tuple(factors.shape), -(-k // block)
+    tall = (-(-rows // block), blocks) if kind is F32 else (rows, blocks)
+    if shape not in ((rows, blocks), tall):
+        one = f"{(rows, blocks)}, one for {block} elements"
         raise ArgumentError.of(
-            "scales", tuple(factors.shape), legal=f"{(rows, -(-k // block))}, one for {block} elements",
-            nearest=(rows, -(-k // block)), code="TK-SCALE-002",
+            "scales", shape, legal=one if kind is not F32 else f"{one}, or {tall}, one for {block} rows of them",
+            nearest=(rows, blocks), code="TK-SCALE-002",
         )  # fmt: skip
-    repeated = xp.repeat_interleave(factors, block, 1) if _torch(xp) else xp.repeat(factors, block, 1)
-    return found * repeated[:, :k] * factor
+    if shape != (rows, blocks):
+        factors = _repeated(xp, factors, block, 0)[:rows]
+    return found * _repeated(xp, factors, block, 1)[:, :k] * factor
 
 
 @call_checked
@@ -339,6 +347,11 @@ def _cast(xp: Any, array: Any, to: DType | str) -> Any:
 def _retyped(xp: Any, array: Any, to: DType) -> Any:
     """The same bytes under another type."""
     return array.view(getattr(xp, to.long_name) if _torch(xp) else to.numpy)
+
+
+def _repeated(xp: Any, array: Any, times: int, axis: int) -> Any:
+    """An array with each element of an axis so many times."""
+    return xp.repeat_interleave(array, times, axis) if _torch(xp) else xp.repeat(array, times, axis)
 
 
 def _looked_up(xp: Any, table: Any, codes: Any, like: Any) -> Any:

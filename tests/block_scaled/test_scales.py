@@ -132,7 +132,8 @@ def test_wrong_calls() -> None:
             lambda: tilekit.dequantise(np.ones((2, 3, 4), E4M3), np.ones((2, 3, 1), UE8M0)),
             r"values: given \(2, 3, 4\).*TK-SCALE-005",
         ),
-        (lambda: tilekit.dequantise(x.astype(E4M3), x[:, :1]), "scales: given f32; legal: ue8m0, uint8 or e4m3"),
+        (lambda: tilekit.dequantise(x.astype(E4M3), x[:, :1].astype(np.float16)), "given f16; legal: .*e4m3 or f32"),
+        (lambda: tilekit.dequantise(x.astype(E4M3), x[:2, :1]), r"given \(2, 1\); legal: \(3, 1\), .*or \(1, 1\), "),
         (lambda: tilekit.dequantise(x.astype(E4M3), [[1]]), "scales: given.*an array of NumPy, torch or CuPy"),
         (lambda: tilekit.dequantise(x.astype(E4M3), scale="2"), "scale: given '2'; legal: a number"),
         (lambda: tilekit.quantise([1.0]), "x: given.*an array of NumPy, torch or CuPy"),
@@ -214,3 +215,16 @@ def test_nvfp4_of_the_smallest_numbers(most: float) -> None:
     found = tilekit.quantise(x, "nvfp4")
     assert found.scale == np.finfo(np.float32).tiny
     np.testing.assert_allclose(tilekit.dequantise(found), x, 0.2, 6 * float(np.finfo(np.float32).tiny))
+
+
+@pytest.mark.parametrize(("rows", "k"), [(1, 100), (4, 128), (130, 300), (257, 384)])
+def test_f32_scales_of_blocks_are_multiplied_in(rows: int, k: int) -> None:
+    """Those of 1 x 128 elements, as A has them, and those of 128 x 128, as B has."""
+    random = np.random.default_rng(rows)
+    values, blocks = random.normal(size=(rows, k)).astype(E4M3), -(-k // 128)
+    each, tall = random.random((rows, blocks), np.float32), random.random((-(-rows // 128), blocks), np.float32)
+    numbers = values.astype(np.float32)
+    wide = np.repeat(each, 128, 1)[:, :k]
+    np.testing.assert_array_equal(tilekit.dequantise(values, each), numbers * wide)
+    both = np.repeat(np.repeat(tall, 128, 0), 128, 1)[:rows, :k]
+    np.testing.assert_array_equal(tilekit.dequantise(values, tall, 0.5), numbers * both * np.float32(0.5))
