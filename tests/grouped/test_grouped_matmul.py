@@ -191,6 +191,20 @@ def test_operands_that_do_not_fit() -> None:
         tilekit.grouped_matmul(a, b, ends)
     with pytest.raises(ArgumentError, match=r"a's rows are 0 bytes apart: they share one place.*TK-GROUP-003"):
         tilekit.grouped_matmul(np.broadcast_to(np.ones((1, 64), BF16), (10, 64)), b, ends)
+    narrow = np.ones((10, 64), ml_dtypes.float4_e2m1fn)
+    with pytest.raises(ArgumentError, match=r"a is e2m1 and b is e2m1: tensor cores multiply.*TK-MM-001"):
+        tilekit.grouped_matmul(narrow, np.ones((2, 64, 32), ml_dtypes.float4_e2m1fn), ends)
+
+
+def test_counted_groups_whose_rows_are_contiguous() -> None:
+    """Those of all groups lie behind each other; where a group's own do, the message says how they are to lie."""
+    x, b, counts = np.ones((64, 2, 24), BF16), np.ones((2, 64, 32), BF16), np.array([5, 24], np.int32)
+    found = tilekit.grouped_matmul(x.transpose(1, 2, 0), b, counts=counts)
+    assert (found[0, :5] == 64).all()
+    assert (found[1] == 64).all()
+    own = np.ones((2, 64, 24), BF16).transpose(0, 2, 1)
+    with pytest.raises(ArgumentError, match=r"an array of shape \(64, 2, 24\), .*transpose\(1, 2, 0\) \[TK-GROUP-003"):
+        tilekit.grouped_matmul(own, b, counts=counts)
 
 
 NONSENSE = [

@@ -81,7 +81,8 @@ def grouped_matmul(
     ----------
     a
         With `ends`: (M, K), the groups' rows behind each other. With `counts`: (G, R, K), up to R rows a group. Rows of
-        K are contiguous; but with `counts`, where R elements are multiples of 16 bytes, and on AMD chips, M may be.
+        K are contiguous; but with `counts`, where R elements are multiples of 16 bytes, and on AMD chips, M may be: the
+        rows of all groups then lie behind each other, as in a (K, G, R) array.
     b
         (G, K, N), a matrix a group. Either of the last two dimensions may be contiguous.
     ends

@@ -25,6 +25,7 @@ class ScaledBindKeywords(ScaledOperands, EmulatorKeywords, total=False):
 class BlockScaledKernel(MatmulKernel):
     """A block-scaled matmul for one spec, config and target."""
 
+    CALL = "tilekit.scaled_matmul"
     spec: BlockScaledSpec
 
     @takes(ScaledBindKeywords)

@@ -17,6 +17,7 @@ from tilekit.kernels.plan import Plan
 class BlockwiseKernel(MatmulKernel):
     """A product with scales of blocks for one spec, config and target; `bind` takes them as scale_a and scale_b."""
 
+    CALL = "tilekit.scaled_matmul"
     spec: BlockwiseSpec
 
     def _arguments(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Arguments:

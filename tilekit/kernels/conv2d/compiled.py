@@ -23,6 +23,8 @@ class ConvBindKeywords(ConvOperands, EmulatorKeywords, total=False):
 class ConvKernel(MatmulKernel):
     """A convolution for one spec, config and target; a plain matmul's spec is one of 1x1 filters."""
 
+    CALL = "tilekit.conv2d"
+
     @takes(ConvBindKeywords)
     def bind(  # type: ignore[override]  # no scales of rows and columns
         self, x: Any, w: Any, out: Any = None, **keywords: Unpack[ConvBindKeywords]

@@ -213,11 +213,14 @@ def _flat(view: ArrayView, name: str) -> ArrayView:
         return view
     flat = rows_of_groups(view)
     if flat is None:
-        raise ArgumentError(
-            f"{name} has strides {view.strides} (elements): its groups must lie behind each other, {view.shape[1]} "
-            "rows apart",
-            code="TK-GROUP-003",
-        )
+        rows = view.shape[1]
+        legal = f"groups behind each other, {rows} rows apart"
+        if view.strides[1] == 1 and view.shape[2] > 1:
+            legal = (
+                f"contiguous rows, or those of all groups behind each other, {rows} elements apart; nearest: an array "
+                f"of shape {(view.shape[2], *view.shape[:2])}, its axes moved by .transpose(1, 2, 0)"
+            )
+        raise ArgumentError(f"{name} has strides {view.strides} (elements); legal: {legal}", code="TK-GROUP-003")
     return flat
 
 

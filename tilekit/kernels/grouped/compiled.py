@@ -25,6 +25,8 @@ class GroupedBindKeywords(EmulatorKeywords, total=False):
 class GroupedKernel(MatmulKernel):
     """Products of groups of rows for one spec, config and target; any groups, wherever they end."""
 
+    CALL = "tilekit.grouped_matmul"
+
     @takes(GroupedBindKeywords)
     def bind(  # type: ignore[override]  # groups in the place of what is behind a product
         self, a: Any, b: Any, out: Any = None, **keywords: Unpack[GroupedBindKeywords]

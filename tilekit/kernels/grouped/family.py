@@ -14,6 +14,7 @@ from tilekit.kernels.matmul.choices import MatmulChoices
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.family import build
+from tilekit.kernels.matmul.legal import check_types
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -28,6 +29,7 @@ def select(
 ) -> Selection:
     """The kernel with the config that the caller gave, tuning found or the model picks."""
     problem, target = arguments.problem, arguments.target
+    check_types(arguments.a.dtype, arguments.b.dtype, whole=True)
     by_threads = platform(target).components.COPIES_GROUPS
     for operand in () if by_threads else (problem.a, problem.b):
         if operand.load != "tma" and operand.name == "a" and operand.major == "mn":

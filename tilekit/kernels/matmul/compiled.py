@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from tilekit.annotations import takes
 from tilekit.arrays import ArrayView
@@ -48,6 +48,9 @@ class MatmulKernel(CompiledKernel):
     """
 
     MISFIT = "TK-MM-016"
+    CALL: ClassVar[str] = "tilekit.matmul"
+    """Which call builds one for its arrays."""
+
     spec: MatmulSpec
     config: KernelConfig
     text: KernelText
@@ -131,7 +134,7 @@ class MatmulKernel(CompiledKernel):
             ("what is multiplied", problem.multiplied, "images" if spec.own_loaders else "two matrices"),
             *arguments.epilogue.facts(spec.functions),
         )
-        self._require(facts, "build a kernel for these arrays, or call tilekit.matmul, which does")
+        self._require(facts, f"build a kernel for these arrays, or call {self.CALL}, which does")
 
     def _kind_of(self, arguments: Arguments) -> str | None:
         """How a call's groups of rows are told, where it has any."""
