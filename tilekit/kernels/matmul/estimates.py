@@ -115,6 +115,9 @@ class Grids:
     asked
         Times that a line of L2 is asked for by the clusters of a wave in a k-block, of the operand of which it is most:
         MN-major, several rows of a few elements share a line.
+    repeated
+        Rows that a CTA loads in a slice of K, times the clusters of a wave that ask for the same ones, of the operand of
+        which it is most: K-major, and rows are not whole halves of lines, so that nothing merges what is asked twice.
     sizes
         Of groups, those that were drawn: a launch's each.
     """
@@ -136,6 +139,7 @@ class Grids:
     ragged: Array
     vain: Array
     asked: Array
+    repeated: Array
     sizes: Array | None = None
 
     @classmethod
@@ -190,7 +194,7 @@ class Grids:
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
         line = LINE_BYTES // spec.a_dtype.bytes
         beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
-        outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
+        outside, ragged, asked, repeated = (np.zeros(len(c.each)) for _ in range(4))
         requests, off_sector = [], []
         for first, extent, tile, chunk, participants, others in (
             (True, along_m, c.tile_m, c.chunk_m, c.cluster_n, columns),
@@ -211,6 +215,8 @@ class Grids:
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
             overlap = np.clip(chunk / tile, 1, count)
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
+            parted = np.where(~mn_major & (pitch % HALF_LINE_BYTES > 0), LINE_BYTES / np.clip(pitch, 2, LINE_BYTES), 0)
+            repeated = np.maximum(repeated, tile / participants * np.minimum(others, resident // c.size) * parted)
             step = np.where(mn_major & (extent > tile), tile * spec.a_dtype.bytes, LINE_BYTES)
             begins = np.gcd(np.gcd(np.int64(pitch), np.int64(step)), LINE_BYTES)  # rows begin at its multiples
             width = np.where(mn_major, np.minimum(chunk * spec.a_dtype.bytes, LINE_BYTES), LINE_BYTES)
@@ -240,6 +246,7 @@ class Grids:
             ragged=ragged,
             vain=vain,
             asked=asked,
+            repeated=repeated,
             sizes=sizes,
         )
 
@@ -273,6 +280,9 @@ class Grid:
 
 LINE_BYTES = 128
 """What L2 is asked for at once."""
+
+HALF_LINE_BYTES = 64
+"""What L2 is asked for once by neighbours that need it at the same time (docs/hardware-facts.md)."""
 
 SECTOR_BYTES = 32
 """What a line is made of."""

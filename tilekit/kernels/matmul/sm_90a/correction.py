@@ -59,7 +59,7 @@ def features(
     logarithms = (
         *(*extents, c.stages, c.buffers, c.pieces, waves, active / SM_90A.multiprocessors),
         *(np.maximum(grids.k_blocks, 1), *parts, *grids.requests, clocks),
-        *(1 + count for count in (grids.outside, grids.ragged, grids.asked)),
+        *(1 + count for count in (grids.outside, grids.ragged, grids.asked, grids.repeated)),
         *(np.maximum(-(-extent // tile), 1) for extent, tile in along),
     )
     as_they_are = (
