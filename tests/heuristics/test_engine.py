@@ -75,7 +75,7 @@ RULES = RuleBook(
     ],
 )  # fmt: skip
 def test_rules_say_what_is_wrong_and_what_is_nearest(config: Oven, spec: int, problems: list[str]) -> None:
-    """The nearest value of the field mends, of two as near the larger; else the least of all. A later phase's follow."""
+    """The nearest value of the field mends, of two as near the larger; else the least. A later phase's follow."""
     assert RULES.problems(config, SM_90A, spec) == problems
     assert config.legal(SM_90A, spec) == (not problems)
 
