@@ -208,8 +208,8 @@ def test_many_arguments_have_room(nested: bool) -> None:
 def test_a_guard_that_is_known_costs_nothing() -> None:
     """Lines for all lanes, or for none; where the lines have a label, none is left out."""
     lines = ["v_mov_b32 ${v}, 0", "s_and_saveexec_b64 ${l}, ${p}", "ds_read_b32 ${v}, ${a}", "s_mov_b64 exec, ${l}"]
-    assert without_guard(lines, {"p": True}) == [lines[0], lines[2]]
-    assert without_guard(lines, {"p": False}) == lines[:1]
+    assert without_guard(lines, {"p": True}) == [lines[0], "", lines[2], ""]
+    assert without_guard(lines, {"p": False}) == [lines[0], "", "", ""]
     assert without_guard(lines, {"q": True}) == lines
     looped = [*lines[:2], "top:", *lines[2:]]
     assert without_guard(looped, {"p": False}) == looped

@@ -116,8 +116,8 @@ class Grids:
         Times that a line of L2 is asked for by the clusters of a wave in a k-block, of the operand of which it is most:
         MN-major, several rows of a few elements share a line.
     repeated
-        Rows that a CTA loads in a slice of K, times the clusters of a wave that ask for the same ones, of the operand of
-        which it is most: K-major, and rows are not whole halves of lines, so that nothing merges what is asked twice.
+        Rows that a CTA loads in a slice of K, times the clusters of a wave that ask for the same ones, of the operand
+        of which it is most: K-major, and rows are no whole halves of lines, so that nothing merges what is asked twice.
     sizes
         Of groups, those that were drawn: a launch's each.
     """

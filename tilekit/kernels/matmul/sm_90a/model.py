@@ -204,8 +204,8 @@ ASKED_CLOCKS = 1.093
 REPEATED_CLOCKS = 0.14
 """Between two answers about a row that is not made of whole halves of lines, where many ask for the same rows.
 
-100352x40x120 takes 21.7 us in 64x40, whose 132 CTAs read the same 40 rows of 240 bytes with each tile, and 15.4 where two
-of them share each row (H200).
+100352x40x120 takes 21.7 us in 64x40, whose 132 CTAs read the same 40 rows of 240 bytes with each tile, and 15.4 where
+two of them share each row (H200).
 """
 
 WIDE_GROUP_COST = 0.3
