@@ -13,15 +13,15 @@ from tilekit.emulator.core import collector
 from tilekit.emulator.core.blas import single_threaded
 from tilekit.emulator.core.checks.agents import Sync
 from tilekit.emulator.core.checks.deadlock import Blocked, GroupWait, deadlock, waiting_table
-from tilekit.emulator.core.checks.findings import Finding, Findings
+from tilekit.emulator.core.checks.findings import Findings
 from tilekit.emulator.core.checks.shadow import Memory
 from tilekit.emulator.core.dimensions import Dim3
-from tilekit.emulator.core.errors import Deadlock, EmulatorError, LaunchError, ProtocolError
+from tilekit.emulator.core.errors import Deadlock, EmulatorError, LaunchError, ProtocolError, Where
 from tilekit.emulator.core.memory.memory import PARAM_WINDOW, Allocation, GlobalMemory
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.schedules import Policy, Progress, Starts
 from tilekit.emulator.core.symbols import SymbolMap
-from tilekit.emulator.ptx.checks.exits import check_visits
+from tilekit.emulator.ptx.checks.exits import check_visits, left_in_a_phase
 from tilekit.emulator.ptx.checks.prerequisite import grid_ahead
 from tilekit.emulator.ptx.checks.proxies import ProxyOrder
 from tilekit.emulator.ptx.checks.race_words import explain
@@ -268,17 +268,9 @@ class Launch:
 
     def cluster_finished(self, cluster: Cluster) -> None:
         """Report barriers left in the middle of a phase."""
-        if not self.protocol:
-            return
-        for barrier in cluster.mbarriers.unfinished():
-            self.findings.add(
-                Finding(
-                    "barrier",
-                    f"{barrier.name} is left in the middle of phase {barrier.phase}: "
-                    f"{barrier.pending} of {barrier.expected} arrivals and {barrier.tx} bytes outstanding",
-                    tuple(barrier.history().splitlines()[-4:]),
-                )
-            )
+        if self.protocol:
+            for barrier in cluster.mbarriers.unfinished():
+                self.findings.add(left_in_a_phase(barrier, self.program.name))
 
     def _executed(self) -> dict[str, int]:
         """Instructions executed, by role."""
@@ -313,7 +305,7 @@ class Launch:
     def deadlock(self, clusters: Iterable[Cluster]) -> Deadlock:
         """The error when nothing can run."""
         rows, exited = self._blocked(clusters)
-        return deadlock(rows, exited=exited, symbols=self.symbols)
+        return deadlock(rows, exited=exited, symbols=self.symbols).at(Where(self.program.name))
 
     def position_table(self, clusters: Iterable[Cluster]) -> str:
         """Where every warp is."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilekit.emulator import Device, EmulatorError, Kernel, RaceError
+from tilekit.emulator import Deadlock, Device, EmulatorError, Kernel, RaceError
 from tilekit.emulator.core.schedules import Policy
 
 TEXT = (Path(__file__).parents[4] / "examples" / "double.ptx").read_text()
@@ -57,3 +57,46 @@ def test_a_wait_that_is_repeated_is_not_blamed() -> None:
         )
     assert "went on although" not in str(caught.value)
     assert kernel(TEXT).explore(8, 1, 64, arguments(), shared_bytes=288).clean
+
+
+ASKS = (
+    TEXT.replace(".reg .pred p, done;", ".reg .pred p, done, asked, ready;")
+    .replace("double:\n", "double:\n    setp.ne.u32 ready, chunk, chunk;\n")
+    .replace("wait_full:\n", "    @ready bra filled;\nwait_full:\n")
+    .replace("    @!done bra wait_full;\n", "    @!done bra wait_full;\nfilled:\n")
+    .replace(
+        "    @p bra next;\n",
+        """
+    and.b32 stage, chunk, 1;
+    shr.u32 phase, chunk, 1;
+    and.b32 phase, phase, 1;
+    mad.lo.u32 full, stage, 8, base;
+    mbarrier.test_wait.parity.shared::cta.b64 asked, [full + 256], phase;
+    mov.pred ready, asked;
+    @p bra next;
+""",
+    )
+)
+"""It asks ahead whether the next stage is full, and waits only if that was not so."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_asks_ahead_is_not_blamed(seed: int) -> None:
+    """An answer that is put by is no wait that should be repeated: a kernel that hangs elsewhere is not told so."""
+    inputs = [np.ones(192, np.float32), np.zeros(192, np.float32), np.uint32(6)]
+    assert kernel(ASKS, seed).launch(1, 64, inputs, shared_bytes=288).clean
+    hangs = ASKS.replace("finish:\n", "    barrier.sync 1, 64;\nfinish:\n")
+    with pytest.raises(Deadlock) as caught:
+        kernel(hangs, seed).launch(1, 64, inputs, shared_bytes=288)
+    assert "role double (warp 1) waits for bar 1" in str(caught.value)
+    assert "went on although" not in str(caught.value)
+
+
+def test_a_deadlock_names_its_kernel() -> None:
+    """As every other fault does."""
+    with pytest.raises(Deadlock) as caught:
+        kernel(TEXT.replace("mbarrier.arrive.shared::cta.b64 _, [full + 272];", "")).launch(
+            1, 64, [np.ones(192, np.float32), np.zeros(192, np.float32), np.uint32(6)], shared_bytes=288
+        )
+    assert caught.value.kernel == "double_it"
+    assert str(caught.value).splitlines()[1] == "  in kernel double_it"

@@ -24,6 +24,8 @@ BARRIER = (
     f"{STORE} bra E; {SPIN} E:"
 )
 """A warp that waits for an mbarrier a number of times, and then ends the polling of another."""
+STEPS = "mov.u32 %r4, %step; A: add.u32 %r2, %r2, %r4; setp.lt.u32 %p0, %r2, 10; @%p0 bra A;"
+"""A loop whose lanes go on by steps of their own, and do not use the sum later."""
 
 
 def text(body: str) -> str:
@@ -46,6 +48,16 @@ ENDLESS = {
     "poll that is never answered": (SPIN, 16, 64),
     "store of the same": ("A: st.global.u32 [%rd0], 1; bra A;", 1, 32),
     "poll beside a wait that never ends": (BARRIER.replace("%step", "0"), 1, 64),
+    "lane that others have left": (STEPS.replace("%step", "%laneid"), 1, 32),
+    "half a warp that the other has left": (STEPS.replace("%step", "%laneid; shr.u32 %r4, %r4, 4"), 1, 32),
+    "lane of a warp that is not full": (STEPS.replace("%step", "%laneid"), 1, 20),
+    "lane of each of many warps": (STEPS.replace("%step", "%laneid"), 70, 128),
+    "lane beside one that waits for it": (
+        "bar.warp.sync 0xffffffff; setp.eq.u32 %p1, %r0, 0; @%p1 bra B; bar.warp.sync 0xffffffff; bra E;"
+        f"B: {STEPS.replace('%step', '%laneid')} bar.warp.sync 0xffffffff; E:",
+        1,
+        32,
+    ),
 }
 
 
@@ -65,6 +77,11 @@ def test_loop_without_end(name: str, schedule: str) -> None:
 
 ENDING = {
     "counted": ("A: add.u32 %r2, %r2, 1; setp.lt.u32 %p0, %r2, 100000; @%p0 bra A;", 1, 32),
+    "counted by each lane": (
+        "mov.u32 %r4, %laneid; A: add.u32 %r2, %r2, 1; add.u32 %r4, %r4, %r2;setp.lt.u32 %p0, %r4, 100000; @%p0 bra A;",
+        1,
+        20,
+    ),
     "counted in local memory": (
         "st.local.u32 [own], %r2; A: ld.local.u32 %r1, [own]; add.u32 %r1, %r1, 1; st.local.u32 [own], %r1;"
         "setp.lt.u32 %p0, %r1, 20000; mov.u32 %r1, 0; @%p0 bra A;",
@@ -114,7 +131,8 @@ def test_step_budget_is_named() -> None:
     """A loop that changes without an end is stopped by the step budget, which the message names."""
     with pytest.raises(StepBudgetExceeded, match="step_budget=20000") as caught:
         run("A: add.u32 %r2, %r2, 1; bra A;", 1, 32, "fair", budget=20_000)
-    assert "step_budget=200000 (tilekit emulate --step-budget)" in caught.value.hint
+    assert "Kernel.launch of tilekit.emulator takes step_budget=200000" in caught.value.hint
+    assert "tilekit emulate of a file --step-budget (bind takes neither)" in caught.value.hint
 
 
 def test_step_budget_on_the_command_line(tmp_path) -> None:  # type: ignore[no-untyped-def]

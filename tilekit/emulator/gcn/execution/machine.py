@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilekit.emulator.core.errors import Deadlock, Livelock, StepBudgetExceeded
+from tilekit.emulator.core.errors import Deadlock, Livelock, StepBudgetExceeded, Where
 from tilekit.emulator.core.interleaving import Interleaving
 from tilekit.emulator.core.schedules import Policy, Starts
 from tilekit.emulator.gcn.execution.batch import Batch
@@ -55,7 +55,9 @@ class Machine(Interleaving[Batch, Gang]):
                 f"more than {self.budget} basic blocks have been executed",
                 where=batch.where(program.first_of(block), 0),
                 table=self._whereabouts(),
-                hint="raise step_budget, or look for a loop that does not end",
+                hint=f"if the kernel is really that long, Kernel.launch of tilekit.emulator takes "
+                f"step_budget={10 * self.budget}, and tilekit emulate of a file --step-budget (bind takes neither); "
+                "the table shows where each wave is",
             )
         while fuel:
             answer = program.function(block, batch)(batch)
@@ -178,5 +180,6 @@ class Machine(Interleaving[Batch, Gang]):
         """The error when every wave that has not ended waits."""
         return Deadlock(
             "waves wait at s_barrier for others that will never come",
+            where=Where(self.launch.kernel.name),
             table=self._whereabouts(),
         )

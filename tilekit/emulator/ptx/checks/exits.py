@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.execution.warp import Warp
     from tilekit.emulator.ptx.synchronisation.mbarrier import Mbarrier
 
-__all__ = ["Visit", "arrivals_unseen", "check_visits", "visit", "visited"]
+__all__ = ["Visit", "arrivals_unseen", "check_visits", "left_in_a_phase", "visit", "visited"]
 
 
 @dataclass(slots=True)
@@ -160,3 +160,23 @@ def arrivals_unseen(cta: Cta, barrier: Mbarrier, end: str) -> None:
                 Where(launch.program.name, actor, commit.instruction),
             )
         )
+
+
+def left_in_a_phase(barrier: Mbarrier, kernel: str) -> Finding:
+    """The finding for a barrier that ends in the middle of a phase: some have come to it, and it never completes."""
+    came = barrier.expected - barrier.pending
+    state = [f"{came} of {barrier.expected} arrivals have come"]
+    if barrier.tx:
+        bytes_missing = f"{barrier.tx} of {barrier.bytes_expected} bytes have not"
+        state.append(bytes_missing if barrier.tx > 0 else f"{-barrier.tx} bytes arrived that nothing expected")
+    first = barrier.initialised_by
+    return Finding(
+        "barrier",
+        f"{barrier.name} is left in the middle of phase {barrier.phase}: {' and '.join(state)}",
+        (
+            f"initialised by {first.actor or 'a thread'} at {describe(first.instruction)}",
+            *list(dict.fromkeys(barrier.history().splitlines()))[:4],
+        ),
+        "a phase completes with as many arrivals as mbarrier.init says, and as many bytes as were expected",
+        Where(kernel, first.actor, first.instruction),
+    )

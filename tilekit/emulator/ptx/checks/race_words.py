@@ -75,7 +75,10 @@ def _lanes_apart(race: Race, first: int, second: int) -> tuple[str, str]:
 
 
 def _speaking_alone(race: Race) -> tuple[str, str] | None:
-    """Some lanes released, or issued, what other lanes of their warp did, without having met them."""
+    """Some lanes released, or issued, what other lanes of their warp did, without having met them.
+
+    With no lanes it is an arrival of more lanes than its phase had room for: who of them counts in it is not known.
+    """
     earlier, later = race.earlier, race.later
     warp, verb = earlier.party, "write" if earlier.write else "read"
     if isinstance(warp, Operation):
@@ -89,6 +92,13 @@ def _speaking_alone(race: Race) -> tuple[str, str] | None:
         if not alone:
             return None
         lanes, does = alone[0][0], f"arrived on {alone[0][1].name}"
+        if not lanes:
+            return (
+                f"more lanes of {warp.actor} {does} at once than that phase waits for: any of them may have come too "
+                f"late for it, with its {verb}",
+                "give mbarrier.init the number of arrivals that come in a phase; for one arrival of the warp put "
+                f"bar.warp.sync 0xffffffff (__syncwarp) behind the {verb} and elect a lane",
+            )
     who = f"lane {lanes.bit_length() - 1}" if lanes & (lanes - 1) == 0 else "some lanes"
     return (
         f"{who} of {warp.actor} {does} without having met the lanes whose {verb} this is: no bar.warp.sync in between",

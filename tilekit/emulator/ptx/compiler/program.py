@@ -12,7 +12,7 @@ from tilekit.emulator.core.arithmetic import lanes
 from tilekit.emulator.core.memory.memory import PARAM_WINDOW, RESERVED_SHARED
 from tilekit.emulator.ptx.compiler.block_compiler import BlockCompiler
 from tilekit.emulator.ptx.compiler.block_registers import representation
-from tilekit.emulator.ptx.compiler.control_flow import build_control_flow
+from tilekit.emulator.ptx.compiler.control_flow import build_control_flow, members
 from tilekit.emulator.ptx.compiler.uniformity import analyse_uniformity
 from tilekit.emulator.ptx.compiler.unwritten import Watched
 from tilekit.emulator.ptx.compiler.webs import split_webs
@@ -181,6 +181,11 @@ class Program:
     def is_contested(self, register: Register) -> bool:
         """Whether inactive lanes must keep their value when a part of the warp writes the register."""
         return bool(self.uniformity.contested >> register.number & 1) or register.number in self.tile_rows
+
+    def read_from(self, block: int) -> list[int]:
+        """Numbers of the registers whose values may be read by who goes on at a block; none behind the last one."""
+        blocks = self.flow.blocks
+        return members(blocks[block].live_in) if 0 <= block < len(blocks) else []
 
     def home_tag(self, register: Register) -> str:
         """Representation in which the register's array is kept: ``u``, ``s``, ``f`` or ``b``."""

@@ -9,7 +9,9 @@ which it was before, while nothing that it may look at has changed, it will go o
   wait there must have come round as well;
 - of the only warp that can run, when all of memory is as it was, too.
 
-States are compared by their hash, at moments that grow apart: a long computation costs next to nothing.
+Of its registers a warp's state has those that lanes will read again: the others' hold whatever the lanes that run
+compute beside their own. States are compared by their hash, at moments that grow apart: a long computation costs next
+to nothing.
 """
 
 from __future__ import annotations
@@ -176,16 +178,23 @@ def _state(warp: Warp) -> bytes:
         place = warp.fragments.index(parent) if parent in warp.fragments else -1
         facts = fragment.block, fragment.join, place, fragment.children, fragment.blocked is None, fragment.expired
         add(repr((facts, fragment.parked, fragment.ticket is None, fragment.cluster_ticket is None)).encode())
-        add(_bytes(fragment.mask))
+        add(_bytes(fragment.mask) + _registers(warp, fragment.block, fragment.mask))
         while parent is not None:
-            add(repr((parent.block, parent.join, parent.children)).encode() + _bytes(parent.collected))
+            add(repr((parent.block, parent.join, parent.children)).encode())
+            add(_bytes(parent.collected) + _registers(warp, parent.block, parent.collected))
             parent = parent.parent
     add(repr((warp.uniforms, warp.parted, warp.register_count)).encode())
-    for array in (*warp.arrays, warp.live, warp.carry, warp.local, warp.stack_top):
+    for array in (warp.live, warp.carry, warp.local, warp.stack_top):
         add(_bytes(array))
     if warp.tile_rows is not None:
         add(_bytes(warp.tile))
     return found.digest()
+
+
+def _registers(warp: Warp, block: int, lanes: Any) -> bytes:
+    """What these lanes, None for all, have in the registers that they may still read when they go on at a block."""
+    read = warp.program.read_from(block)
+    return b"".join(_bytes(warp.arrays[n] if lanes is None else warp.arrays[n][..., lanes]) for n in read)
 
 
 def _bytes(array: Any) -> bytes:

@@ -198,18 +198,20 @@ class LockstepGroup(Lanes):
                 blocks += 1
                 if blocks % LOOK == 0:
                     now = (block, len(self.fragments), self.uniforms.copy(), self.arrays.copy())
-                    if before is not None and _same(before, now):
+                    read = program.read_from(block)
+                    if before is not None and _same(before, now, read, mask):
                         raise Unsure  # perhaps a loop that never ends: warps one by one can tell
                     before = now
                 if formation.steps > budget:
                     raise Unsure
 
 
-def _same(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
-    """Whether a lockstep group is where it was, with the same values in its registers."""
+def _same(before: tuple[Any, ...], now: tuple[Any, ...], read: list[int], mask: Mask | None) -> bool:
+    """Whether a lockstep group is where it was, and the lanes that run have the same in the registers they read."""
+    lanes: Any = slice(None) if mask is None else mask
+    pairs = [(before[3][number], now[3][number]) for number in read]
     return before[:3] == now[:3] and all(
-        one is other or (one is not None and other is not None and one.tobytes() == other.tobytes())
-        for one, other in zip(before[3], now[3], strict=True)
+        one is other or one[..., lanes].tobytes() == other[..., lanes].tobytes() for one, other in pairs
     )
 
 

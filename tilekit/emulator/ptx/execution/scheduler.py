@@ -204,8 +204,9 @@ class Machine(Interleaving[Warp, Cluster]):
             raise StepBudgetExceeded(
                 f"the launch ran {self.steps:,} basic blocks, more than step_budget={self.budget}, "
                 "and did not come to an end",
-                hint=f"give step_budget={10 * self.budget} (tilekit emulate --step-budget) if the kernel is "
-                "really that long; the table shows where each warp is",
+                hint=f"if the kernel is really that long, Kernel.launch of tilekit.emulator takes "
+                f"step_budget={10 * self.budget}, and tilekit emulate of a file --step-budget (bind takes neither); "
+                "the table shows where each warp is",
                 table=self.launch.position_table(self.resident),
                 details={"steps": self.steps, "budget": self.budget},
             )

@@ -139,5 +139,8 @@ class MbarrierTable:
         return next((b for b in self._barriers.values() if b.address < high and low < b.address + BYTES), None)
 
     def unfinished(self) -> list[Mbarrier]:
-        """Return the barriers whose current phase was promised bytes that have not arrived, or got others."""
-        return [barrier for barrier in self._barriers.values() if barrier.tx]
+        """Return the barriers in the middle of a phase: arrivals have come to it and not all, or not its bytes.
+
+        A phase that nobody has come to is none, and neither is one that threads have only left (arrive_drop).
+        """
+        return [barrier for barrier in self._barriers.values() if barrier.tx or barrier.pending != barrier.expected]

@@ -198,15 +198,21 @@ def mbarrier_arrive(
     for address, lanes in each(warp, addresses, mask):
         barrier = _find(warp, space, address)
         phase = barrier.phase
+        # Lanes arrive in some order. Where the phase is full before all have, any of them may be one that comes later:
+        # of what a lane did itself its completion tells nothing. Lanes that met in parts are not followed so far.
+        spread = hb is not None and lanes * count > barrier.pending and not warp.agent.met
         if hb is not None:
-            hb.release(warp.agent, barrier.arriving, relaxed=not release, lanes=speakers)
+            hb.release(warp.agent, barrier.arriving, relaxed=not release, lanes=0 if spread else speakers)
         operation = barrier.arrive_drop if drop else barrier.arrive
         by = warp.actor
         if not expect and lanes * count <= barrier.pending:
             token = operation(lanes * count, by=by, instruction=instruction, no_complete=no_complete)
         else:
             try:
-                for _ in range(lanes):
+                for left in range(lanes, 0, -1):
+                    if hb is not None and spread and left == 1:
+                        # Behind the phase in which the last one counts, all have arrived.
+                        hb.release(warp.agent, barrier.arriving, relaxed=not release, lanes=speakers)
                     token = operation(count, expect_tx=expect, by=by, instruction=instruction, no_complete=no_complete)
             except BarrierFault as fault:
                 if lanes > 1:
@@ -253,11 +259,23 @@ def mbarrier_test(warp: Warp, space: str, address: int, state: int, parity: bool
         barrier.resume(key, observed=False)
         if len(unheeded) < _WAITS_REMEMBERED:
             at, instruction = warp.at, warp.program.instruction(warp.at)
-            unheeded[place] = Unheeded(warp.actor, instruction, barrier.name, barrier.phase, lambda: warp.at != at)
+            unheeded[place] = Unheeded(warp.actor, instruction, barrier.name, barrier.phase, lambda: _went_on(warp, at))
         return False
     barrier.suspend(key, warp.actor, warp.program.instruction(warp.at))
     _suspend(warp, fragment, barrier, state & 1 if parity else state >> 63 & 1, key)
     return None
+
+
+def _went_on(warp: Warp, at: int) -> bool:
+    """Whether a warp whose wait gave up has left it, and does not look at the answer later.
+
+    Who asks ahead for the next stage puts the answer by, in another register, and waits in earnest when it gets there.
+    Of a wait that should be repeated a branch right behind it reads the answer, or nothing does.
+    """
+    code = warp.program.code
+    answer = code[at].defs
+    copies = {copy for decoded in code if any(r in answer for r in decoded.uses) for copy in decoded.defs}
+    return warp.at != at and not any(register in copies for decoded in code for register in decoded.uses)
 
 
 def _suspend(warp: Warp, fragment: Fragment, barrier: Mbarrier, parity: int, key: tuple[int, int]) -> None:
