@@ -139,6 +139,7 @@ def product(**given: Any) -> tk.ComposedKernel:
     ("given", "code", "message"),
     [
         ({"threads": PLAN.threads + 128}, "TK-ROLE-003", "roles 256, .* nearest: threads=256"),
+        ({"threads": PLAN.threads - 128}, "TK-PART-001", r"the threads of the kernel; or kernel\(threads=256\)"),
         ({"sides": {"stage_bytes": 8192}}, "TK-PART-001", r"MbarrierSync\(stage_bytes=8192\).*nearest: 16384"),
         ({"sides": {"producers": (MMA,), "consumers": (LOAD,)}}, "TK-ROLE-004", "role 'load' uses the producers'"),
     ],
@@ -162,10 +163,27 @@ class Copies:
         """Too little."""
 
 
-def bound(at: Any) -> Any:
-    """A loader whose bound form turns to a tile so."""
-    members = {"writer": None, "at": lambda self, w, row, batch, k: at}
+def bound(at: Any, writer: Any = None) -> Any:
+    """A loader whose bound form turns to a tile so, and whose threads' copies are grouped so."""
+    members = {"writer": writer, "at": lambda self, w, row, batch, k: at}
     return lambda inner: of(Loader, bind=lambda self, w, stages, multicast: type("Bound", (), members)())(inner)
+
+
+class Grouped:
+    """What groups copies of a role's threads."""
+
+    def joined(self, other: Any) -> Any:
+        """One group."""
+        return self
+
+    def commit(self, w: tk.Writer) -> None:
+        """Nothing to close."""
+
+    def wait(self, w: tk.Writer, pending: int) -> None:
+        """Nothing to wait for."""
+
+    def complete(self, w: tk.Writer, stage: Any) -> None:
+        """Nothing is left."""
 
 
 def tileless(inner: Any) -> Loader:
@@ -212,6 +230,22 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
         {"loader": bound(Copies())},
         r"Bound.at returned a Copies: its load\(w, stage\) is not called",
     ),
+    "copies that nothing groups": (
+        {"loader": bound(Copies(), object())},
+        r"given an object: it has no joined\(other\), commit\(w\), wait\(w, pending\), complete\(w, stage\), which",
+    ),
+    "commit": (
+        {"loader": bound(Copies(), of(Grouped, commit=lambda self: None)())},
+        r"\(writer=\) is given a Mine: its commit\(\) is not called as AsyncWriter.commit\(w\) is",
+    ),
+    "wait": (
+        {"loader": bound(Copies(), of(Grouped, wait=lambda self, w: None)())},
+        r"its wait\(w\) is not called as AsyncWriter.wait\(w, pending\) is",
+    ),
+    "complete": (
+        {"loader": bound(Copies(), of(Grouped, complete=None)())},
+        "its complete is no method, which AsyncWriter asks for",
+    ),
     "a loader of no tile": (
         {"loader": tileless},
         r"Loader\(tile=\) is given None: it has no name, rows, which RowsTile asks for",
@@ -228,7 +262,7 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
         {"scheduler": of(tk.StaticScheduler, tiles=lambda self, w, role: None)},
         "Mine.tiles returned None; legal: a device loop",
     ),
-    "a producer": ({"sync": Sync}, r"Sync.producer returned a object: it has no"),
+    "a producer": ({"sync": Sync}, r"Sync.producer returned an object: it has no"),
     "a parameter that takes no call": (
         {"k": lambda: 3},
         r"w.parameter\('k'\)\(value=\) is given <lambda>\(\), but is called with \(call\)",
@@ -294,6 +328,35 @@ def test_a_schedule_that_is_none() -> None:
     with pytest.raises(TilekitError, match="returned None; legal: a Schedule, of clusters and tiles") as caught:
         kernel(a, b)
     assert caught.value.code == "TK-COMP-004"
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        ({"clusters": 0}, r"clusters=0\); legal: an integer from 1 to 2147483647; nearest: 1"),
+        ({"clusters": 1.5625}, r"clusters=1.5625\); legal: an integer from 1 to 2147483647; nearest: 2"),
+        ({"clusters": 1 << 31}, r"clusters=2147483648\); .*nearest: 2147483647"),
+        ({"clusters": None}, r"clusters=None\); legal: an integer"),
+        ({"tiles": 1.5}, r"tiles=1.5\); legal: an integer from 0 on"),
+        ({"slots": -1}, r"slots=-1\); legal: an integer from 0 on; nearest: 0"),
+    ],
+)
+def test_numbers_of_a_schedule(says: dict[str, Any], message: str) -> None:
+    """Kernel, scheduler and the number that cannot be are named: not the grid that would come of it."""
+    covers: Any = tk.Schedule(**{"clusters": 1, "tiles": 1, **says})
+    kernel = product(scheduler=of(tk.StaticScheduler, schedule=lambda self, call: covers))
+    a, b = (np.ones(shape, tk.BF16.numpy) for shape in ((72, 64), (40, 64)))
+    with pytest.raises(TilekitError, match=rf"^product: Mine.schedule returned Schedule\({message}") as caught:
+        kernel(a, b)
+    assert caught.value.code == "TK-PART-001"
+
+
+def test_whole_numbers_of_a_schedule_may_be_numpys() -> None:
+    """What a scheduler computes with NumPy is a whole number, too."""
+    covers: Any = tk.Schedule(clusters=np.int64(2), tiles=np.int32(2))
+    kernel = product(scheduler=of(tk.StaticScheduler, schedule=lambda self, call: covers))
+    a, b = (np.ones(shape, tk.BF16.numpy) for shape in ((72, 64), (40, 64)))
+    assert (kernel(a, b) == 64).all()
 
 
 MAKERS: dict[str, tuple[Callable[[], OwnComponents], str]] = {

@@ -94,6 +94,12 @@ def _shared_by_two(m: Bench) -> None:
     loader.bind(m.w, m.tiles()["a"], Multicast(2, m.k, m.k))
 
 
+def _consumer(m: Bench, in_flight: int) -> None:
+    given = ring(m)
+    op = tk.Wgmma(m.a, m.b, warpgroups=1).bind(m.w, given["tiles"], tk.Warpgroup.of(m.w, m.w.warp(), MMA))
+    tk.TilePipeline(**given).consumer(m.w, op, in_flight=in_flight)
+
+
 def _scales_shared(m: Bench) -> None:
     m = Bench("gfx950")
     scales = tk.ScaleTile("a_scale", m.narrow("a"))
@@ -174,7 +180,27 @@ def _amd_shared(kind: Any) -> Callable[[Bench], Any]:
         (lambda m: m.w.variable(tk.registers.U32, 0, "a.b"), "TK-PART-001", ("name='a.b'", "nearest: 'a_b'")),
         (lambda m: m.w.new(tk.registers.U32, "", uniform=True), "TK-PART-001", ("hint=''",)),
         (lambda m: m.w.barrier(id=99, threads=64), "TK-PART-001", ("id=99", "0 to 15", "nearest: 15")),
-        (lambda m: m.w.barrier(id=1, threads=1024), "TK-PART-001", ("w.barrier(threads=1024)", "nearest: ")),
+        (
+            lambda m: m.w.barrier(id=1, threads=1024),
+            "TK-PART-001",
+            ("w.barrier(threads=1024)", "the threads of the kernel; or kernel(threads=1024)", "nearest: 640"),
+        ),
+        (
+            lambda m: m.payload.allocate(m.w.shared, "inputs", 0),
+            "TK-PART-001",
+            ("StandardPayload.allocate(stages=0)", "nearest: 1"),
+        ),
+        (
+            lambda m: tk.Payload((m.a, m.b), k=64).allocate(m.w.shared, "inputs", 1.5),  # type: ignore[arg-type]
+            "TK-PART-001",
+            ("Payload.allocate(stages=1.5)", "nearest: 1"),
+        ),
+        (
+            lambda m: _consumer(m, -1),
+            "TK-TRACE-019",
+            ("in_flight=-1", "keeps running are 0 or more; legal: 0 to 1; nearest: 0"),
+        ),
+        (lambda m: _consumer(m, 2), "TK-TRACE-019", ("would wait for one more than MbarrierSync gives", "nearest: 1")),
         (lambda m: m.w.barrier_arrive(id=1, threads=40), "TK-PART-001", ("threads=40", "nearest: 32")),
         (
             lambda m: tk.Warpgroup.of(m.w, m.w.warp(), tk.Role("late", range(2, 6), frozenset())),
@@ -225,7 +251,10 @@ def test_more_stages_than_fit_are_named_with_how_many_do() -> None:
         m.w.shared.allocate("other", size=40_000)
         return m.w.text()
 
-    with pytest.raises(TilekitError, match=r"inputs.a, 12 x 16384 bytes, declared by .*\. Nearest: 7 of it") as caught:
+    largest = r"inputs.a, 12 x 16384 bytes, declared by .*\. "
+    with pytest.raises(
+        TilekitError, match=largest + "Nearest: stages=7 in place of 12, for inputs.a, inputs.b"
+    ) as caught:
         text(12)
     assert caught.value.code == "TK-COMP-005"
     text(7)
@@ -234,6 +263,11 @@ def test_more_stages_than_fit_are_named_with_how_many_do() -> None:
     m = Bench()
     m.w.shared.allocate("two", size=120_000, count=2)
     with pytest.raises(TilekitError, match=r"two, 2 x 120000 bytes.*Nearest: 1 of it; or 2 of up to 116224 bytes"):
+        m.w.text()
+    m = Bench()
+    for name in ("one", "two"):
+        m.w.shared.allocate(name, size=30_000, count=5)
+    with pytest.raises(TilekitError, match="Nearest: 3 each of one, two; or"):
         m.w.text()
     m = Bench()
     m.w.shared.allocate("one", size=300_000)

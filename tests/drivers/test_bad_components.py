@@ -48,7 +48,7 @@ def test_something_that_is_no_component(field: str) -> None:
         with pytest.raises(TraceError, match="TK-FIT-001") as caught:
             replace(kernel, **{field: wrong})
         assert f"WarpSpecialized({field}=)" in str(caught.value)
-        assert (repr(wrong) if isinstance(wrong, (int, str)) else "a object") in str(caught.value)
+        assert (repr(wrong) if isinstance(wrong, (int, str)) else "an object") in str(caught.value)
 
 
 def refusal(kernel: WarpSpecialized, place: str, component: object) -> TraceError | None:
@@ -102,7 +102,7 @@ def test_a_member_that_is_missing_or_called_otherwise() -> None:
     for loader, message in (
         (Nothing(), "is given a Nothing: it has no bind(w), which StageLoader asks for"),
         (Narrow(), "is given a Narrow: its bind() is not called as StageLoader.bind(w) is"),
-        (Odd(), "is given a Odd: its bind is no method, which StageLoader asks for"),
+        (Odd(), "is given an Odd: its bind is no method, which StageLoader asks for"),
     ):
         with pytest.raises(TraceError, match=re.escape(message)):
             replace(kernel, loader=loader)

@@ -29,7 +29,7 @@ from typing import (
 
 from tilekit.annotations import refuse_call
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.legal import Whole, illegal, require_whole, require_word
+from tilekit.assembly.legal import Whole, illegal, require_whole, require_word, with_article
 from tilekit.assembly.unbound import NEAREST, binds, not_bound
 from tilekit.dtypes import DTYPES, DType
 from tilekit.emulator.core.errors import shown
@@ -417,4 +417,6 @@ def _spelled(method: Callable[..., Any] | None) -> str:
 
 
 def _named(component: Any) -> str:
-    return f"{component!r}" if isinstance(component, (int, float, str, NoneType)) else f"a {type(component).__name__}"
+    if isinstance(component, (int, float, str, NoneType)):
+        return f"{component!r}"
+    return with_article(type(component).__name__)

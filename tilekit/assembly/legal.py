@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
 from typing import Annotated, Final
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.types import F32, REGISTER_TYPES, U32, U64, RegisterType
 from tilekit.emulator.core.errors import shown
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Beside ``int`` in ``Annotated``: which integers are legal. `low`, and so many times `step` more, up to `high`."""
+    """Beside ``int`` in ``Annotated``: which integers are legal. `low`, and so many times `step` more, up to `high`.
+
+    `step_is` says in words what a step is.
+    """
 
     low: int
     high: int | None = None
     step: int = 1
+    step_is: str = ""
 
     def __contains__(self, value: int) -> bool:
         return value >= self.low and (self.high is None or value <= self.high) and (value - self.low) % self.step == 0
@@ -28,7 +33,10 @@ class Whole:
     @property
     def words(self) -> str:
         """What is legal."""
+        if self.low == self.high:
+            return str(self.low)
         step = f" in steps of {self.step}" if self.step > 1 else ""
+        step += f", {self.step_is}" if step and self.step_is else ""
         return f"an integer from {self.low} {'on' if self.high is None else f'to {self.high}'}{step}"
 
     def nearest(self, value: float) -> int:
@@ -48,6 +56,8 @@ OWN_RULE: Final = "checked by a rule of the component's own"
 """Beside a type in ``Annotated``: nothing is checked here, since an error of the component says more."""
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPOKEN_VOWEL = re.compile(r"[AEIOaeio]|[FSfs]\d|smem")
+"""How a word begins that is spoken with a vowel: of short ones, such as f32, the letters are."""
 
 
 def illegal(owner: str, name: str, given: object, legal: str, nearest: object = None) -> TraceError:
@@ -66,6 +76,12 @@ def illegal(owner: str, name: str, given: object, legal: str, nearest: object = 
     """
     hint = "" if nearest is None else f"; nearest: {nearest if isinstance(nearest, int) else repr(nearest)}"
     return TraceError(f"{owner}({name}={shown(given)}); legal: {legal}{hint}", code="TK-PART-001")
+
+
+def with_article(what: object) -> str:
+    """What is said of one: a u32, an f32, an Epilogue."""
+    words = str(what)
+    return f"{'an' if _SPOKEN_VOWEL.match(words) else 'a'} {words}"
 
 
 def require_whole(owner: str, name: str, given: object, bounds: Whole) -> None:
@@ -98,6 +114,35 @@ def require_word(owner: str, name: str, given: object, words: Sequence[object]) 
     texts = [word for word in words if isinstance(word, str)]
     near = difflib.get_close_matches(given, texts, 1, 0.0) if isinstance(given, str) else []
     raise illegal(owner, name, given, legal, near[0] if near else words[0])
+
+
+def require_register_type(
+    owner: str,
+    name: str,
+    given: object,
+    types: Mapping[str, RegisterType] = REGISTER_TYPES,
+    nearest: str | None = None,
+) -> None:
+    """Check a register type, one of `types` by name; where it is none, `nearest` is what to write, if the caller knows.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with those and the nearest.
+    """
+    if isinstance(given, RegisterType) and given.name in types:
+        return
+    legal = f"of tilekit.compose.registers: {', '.join(each.upper() for each in types)}"
+    raise illegal(owner, name, given, legal, nearest or _nearest_type(given, types))
+
+
+def _nearest_type(given: object, types: Mapping[str, RegisterType]) -> str:
+    """What to write in place of another type: also of an element's, or of one of its width."""
+    named = str(getattr(given, "name", given)).lower()
+    nearest = types.get(named)
+    if nearest is None:
+        nearest = F32 if named.startswith(("f", "bf")) else U64 if getattr(given, "bits", 32) == 64 else U32
+    return f"registers.{nearest.name.upper()}"
 
 
 def require_symbol(owner: str, name: str, given: object) -> None:

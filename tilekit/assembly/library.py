@@ -150,9 +150,16 @@ def _takes_constant(operand: FragmentOperand, value: object) -> bool:
 
 
 def _bind_list(fragment: Fragment, operand: FragmentOperand, value: object) -> RegisterTile:
-    if not isinstance(value, RegisterTile) or (operand.length and len(value) != operand.length):
-        raise fragment.error(f"operand {operand.name} is {operand.wanted}; given {value!r}")
-    wrong = next((v for v in value if not accepts(operand.type, v.type)), None)
-    if wrong is not None:
-        raise fragment.error(f"operand {operand.name} is {operand.wanted}; given a tile holding {wrong!r}")
-    return value
+    if not isinstance(value, (RegisterTile, list, tuple)) or (operand.length and len(value) != operand.length):
+        raise fragment.error(
+            f"operand {operand.name} is {operand.wanted}; given {value!r}; legal: a list of registers, or a tile of "
+            f"them, such as w.tile(registers.{operand.type.name.upper()}, {operand.length or 4}, {operand.name!r})"
+        )
+    wrong = [each for each in value if not isinstance(each, Value) or not accepts(operand.type, each.type)]
+    if wrong:
+        held = "tile" if isinstance(value, RegisterTile) else type(value).__name__
+        hint = (
+            "" if isinstance(wrong[0], Value) else f"; nearest: w.constant(registers.{operand.type.name.upper()}, ...)"
+        )
+        raise fragment.error(f"operand {operand.name} is {operand.wanted}; given a {held} holding {wrong[0]!r}{hint}")
+    return value if isinstance(value, RegisterTile) else RegisterTile(value)

@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.legal import with_article
 from tilekit.assembly.types import PRED, RegisterType
 
 
@@ -31,7 +32,8 @@ def number(value: object, type_: RegisterType) -> Number:
             struct.pack(">f", value)
         except (struct.error, OverflowError):
             raise TraceError(
-                f"{value!r} given where an {type_} is needed; write a number of magnitude at most 3.4028235e38",
+                f"{value!r} given where {with_article(type_)} is needed; write a number of magnitude at most "
+                "3.4028235e38",
                 code="TK-TRACE-005",
             ) from None
         return Number(float(value), type_)  # type: ignore[arg-type]  # struct has taken it for a number
@@ -40,13 +42,13 @@ def number(value: object, type_: RegisterType) -> Number:
     except TypeError:
         nearest = f"; nearest: {round(value)}" if isinstance(value, float) and abs(value) < 1 << 64 else ""
         raise TraceError(
-            f"{value!r} given where a {type_} is needed; write an integer{nearest}", code="TK-TRACE-005"
+            f"{value!r} given where {with_article(type_)} is needed; write an integer{nearest}", code="TK-TRACE-005"
         ) from None
     lowest = 0 if type_ is PRED else -(1 << (type_.bits - 1))
     highest = (1 << type_.bits) - 1
     if not lowest <= whole <= highest:
         raise TraceError(
-            f"{whole} does not fit a {type_}, which holds {lowest} to {highest}; nearest: "
+            f"{whole} does not fit {with_article(type_)}, which holds {lowest} to {highest}; nearest: "
             f"{min(max(whole, lowest), highest)}",
             code="TK-TRACE-005",
         )

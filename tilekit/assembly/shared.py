@@ -149,7 +149,10 @@ class SharedMemory:
         if largest.count > 1 and most >= 1:
             nearest = f"{most} of it"
             if len(ring) > 1:
-                nearest += f", and of {', '.join(array.name for array in ring if array is not largest)}"
+                named = ", ".join(array.name for array in ring)
+                stages = any(array.kind == "mbarrier" for array in ring)
+                nearest = f"stages={most} in place of {largest.count}, for" if stages else f"{most} each of"
+                nearest += f" {named}"
             fits = largest.stride - -(-over // largest.count)
             nearest += f"; or {largest.count} of up to {fits} bytes" if fits > 0 else ""
         else:

@@ -53,6 +53,9 @@ OPERATIONS = {
 }
 """Every operation that a dialect spells, and what its result is."""
 
+OPERANDS = {name: {"move": 1, "not": 1, "select": 3}.get(name, 2) for name in OPERATIONS}
+"""How many operands each takes."""
+
 
 @dataclass(slots=True, eq=False)
 class Operation:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.legal import require_register_type, with_article
 from tilekit.assembly.trace import Operation
 from tilekit.assembly.types import F32, PRED, U32, RegisterType
 
@@ -204,10 +205,11 @@ class Value:
 
     def retyped(self, type_: RegisterType) -> Value:
         """Return the same register seen as another type of the same width; emits nothing."""
+        require_register_type(f"{self.text}.retyped", "type_", type_)
         if type_.bits != self.type.bits:
             raise TraceError(
-                f"{self.text} is a {self.type} of {self.type.bits} bits and cannot be seen as a {type_} of "
-                f"{type_.bits}; Writer.widen_multiply(value, 1) widens a u32",
+                f"{self.text} is {with_article(self.type)} of {self.type.bits} bits and cannot be seen as "
+                f"{with_article(type_)} of {type_.bits}; Writer.widen_multiply(value, 1) widens a u32",
                 code="TK-TRACE-001",
             )
         return Value(self._writer, type_, self.text, uniform=self.uniform)
@@ -319,7 +321,8 @@ class Value:
     def require(self, holds: bool, what: str) -> None:
         """Refuse an operation that the type does not have (``TK-TRACE-004``)."""
         if not holds:
-            raise TraceError(f"{self!r} has no {what}: a {self.type} value does not support it", code="TK-TRACE-004")
+            type_ = with_article(self.type)
+            raise TraceError(f"{self!r} has no {what}: {type_} value does not support it", code="TK-TRACE-004")
 
 
 class RegisterTile(Sequence[Value]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import FragmentError, TraceError
-from tilekit.assembly.legal import Whole, require_whole
+from tilekit.assembly.legal import Whole, illegal, require_whole
 from tilekit.assembly.provenance import origin
 from tilekit.assembly.types import DSMEM, U32
 
@@ -155,8 +155,13 @@ class Verbs:
         """Check that the CTA has a barrier, where that is known, and so many threads, whole warps of them."""
         if isinstance(barrier, int) and self.target.has("named_barriers"):
             require_whole(verb, "id", barrier, Whole(0, self.target.named_barriers - 1))
-        if threads != self.threads:
-            require_whole(verb, "threads", threads, Whole(self.lanes, self.threads, self.lanes))
+        if threads == self.threads:
+            return
+        legal = Whole(self.lanes, self.threads, self.lanes)
+        if isinstance(threads, int) and threads > self.threads:
+            more = f"the threads of the kernel; or kernel(threads={threads}), where its plan has so many"
+            raise illegal(verb, "threads", threads, f"{legal.words}, {more}", self.threads)
+        require_whole(verb, "threads", threads, legal)
 
     def barrier_shared(self) -> None:
         """Wait for all threads of the CTA; what they wrote to shared memory before can be seen."""

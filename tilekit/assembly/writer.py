@@ -19,7 +19,15 @@ from tilekit.assembly.fit import require_call
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
 from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
-from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole
+from tilekit.assembly.legal import (
+    Whole,
+    illegal,
+    require_register_type,
+    require_symbol,
+    require_whole,
+    require_word,
+    with_article,
+)
 from tilekit.assembly.library import FragmentFiles, FragmentLibrary, bind_immediate, bind_operand
 from tilekit.assembly.loop_uniformity import check_loops
 from tilekit.assembly.named_barriers import NamedBarriers
@@ -29,6 +37,8 @@ from tilekit.assembly.provenance import Origin, origin
 from tilekit.assembly.role import Role, entry_registers, require_warpgroups
 from tilekit.assembly.shared import SharedMemory
 from tilekit.assembly.trace import (
+    OPERANDS,
+    OPERATIONS,
     Bound,
     LoadParameter,
     Operation,
@@ -39,7 +49,7 @@ from tilekit.assembly.trace import (
     Statement,
     Trace,
 )
-from tilekit.assembly.types import F32, MAP, PARAMETER_TYPES, PRED, SMEM, U32, U64, RegisterType
+from tilekit.assembly.types import MAP, PARAMETER_TYPES, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.uses import Along, Element, Use, Uses
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
@@ -169,8 +179,9 @@ class Writer(ControlFlow, Verbs):
         Raises
         ------
         TraceError
-            ``TK-PART-001`` for a hint that is no symbol of assembly text.
+            ``TK-PART-001`` for what is no register type, and for a hint that is no symbol of assembly text.
         """
+        require_register_type("w.new", "type_", type_)
         require_symbol("w.new", "hint", hint)
         name = self._names.new(hint)
         self._scopes[-1].registers.append(Register(name, type_))
@@ -179,6 +190,8 @@ class Writer(ControlFlow, Verbs):
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
         """Declare `count` consecutive registers ``hint0 … hint<count-1>``; hints are those of `new`."""
+        require_register_type("w.tile", "type_", type_)
+        require_whole("w.tile", "count", count, Whole(1))
         require_symbol("w.tile", "hint", hint)
         name = self._names.prefix(hint, count)
         self._scopes[-1].registers.append(Register(name, type_, count))
@@ -189,12 +202,14 @@ class Writer(ControlFlow, Verbs):
 
     def constant(self, type_: RegisterType, value: Operand) -> Value:
         """Return a new register holding `value` (a number, or another register's present value)."""
+        require_register_type("w.constant", "type_", type_)
         register = self.new(type_, "c", uniform=True)
         register.assign(value)
         return register
 
     def variable(self, type_: RegisterType, initial: Operand, name: str) -> Value:
         """Declare a named register that the kernel will `assign` to, holding `initial`; names are as hints of `new`."""
+        require_register_type("w.variable", "type_", type_)
         require_symbol("w.variable", "name", name)
         register = self.new(type_, name, uniform=not isinstance(initial, Value) or initial.uniform)
         register.assign(initial)
@@ -212,12 +227,18 @@ class Writer(ControlFlow, Verbs):
         if not isinstance(value, Value):
             return number(value, type_)
         if not value.type.shares_registers(type_):
-            raise TraceError(f"{value!r} given where a {type_} is needed", code="TK-TRACE-005")
+            raise TraceError(f"{value!r} given where {with_article(type_)} is needed", code="TK-TRACE-005")
         self.presence.require(value)
         return value
 
     def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
         """Trace one of `tilekit.assembly.trace.OPERATIONS` on operands of `type_` and return its result."""
+        if not isinstance(name, str) or name not in OPERANDS:
+            require_word("w.operate", "name", name, tuple(OPERANDS))
+        require_register_type("w.operate", "type_", type_)
+        require_register_type("w.operate", "result_type", result_type)
+        if len(operands) != OPERANDS[name]:
+            raise illegal("w.operate", "*operands", operands, f"{OPERANDS[name]} for {name!r}: {OPERATIONS[name]}")
         result = self.new(result_type, name, uniform=all_uniform(*operands))
         self.emit(Operation(name, type_, result, tuple([self.operand(operand, type_) for operand in operands])))
         return result
@@ -252,11 +273,12 @@ class Writer(ControlFlow, Verbs):
             )
         self._check_placement(fragment)
         bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
-        bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
-        for name in inputs:
-            for value in _registers(given[name]):
+        sources = {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
+        bound |= sources
+        for source in sources.values():
+            for value in _registers(source):
                 self.presence.require(value)
-        uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
+        uniform = fragment.uniform and all_uniform(*sources.values())
         outputs, loses = [], False
         for operand in fragment.operands:
             if operand.direction == "out":
@@ -294,8 +316,9 @@ class Writer(ControlFlow, Verbs):
         TraceError
             ``TK-PART-001`` for another type, ``TK-FIT-001`` for a `value` that takes no call.
         """
-        if not isinstance(type_, RegisterType) or type_ not in PARAMETER_TYPES:
-            raise illegal(f"w.parameter({name!r})", "type_", type_, _PARAMETERS, _nearest_parameter(name, type_))
+        nearest = f"w.tensor_map({name!r}, lambda call: ...)" if type_ is MAP else None
+        types = {each.name: each for each in PARAMETER_TYPES}
+        require_register_type(f"w.parameter({name!r})", "type_", type_, types, nearest)
         if value is not None:
             require_call(f"w.parameter({name!r})", "value", value, "call")
         return self._declare(Parameter(name, type_, value))
@@ -328,11 +351,12 @@ class Writer(ControlFlow, Verbs):
 
     def select(self, condition: Value, if_true: Operand, if_false: Operand, type_: RegisterType = U32) -> Value:
         """``condition ? if_true : if_false`` without a branch; both are of `type_`."""
+        require_register_type("w.select", "type_", type_)
         for given in (if_true, if_false):
             if isinstance(given, Value) and not given.type.shares_registers(type_):
                 name = given.type.name.upper()
                 raise TraceError(
-                    f"w.select() of a {type_} is given {given!r}; its fourth argument is the type of both: "
+                    f"w.select() of {with_article(type_)} is given {given!r}; its fourth argument is the type of both: "
                     f"w.select(condition, if_true, if_false, registers.{name})",
                     code="TK-TRACE-005",
                 )
@@ -343,6 +367,8 @@ class Writer(ControlFlow, Verbs):
 
     def minimum(self, a: Value, b: Operand) -> Value:
         """The smaller of two numbers of one type."""
+        if not isinstance(a, Value):
+            raise illegal("w.minimum", "a", a, "a device value; the other may be a number")
         a.require(a.type.is_number, "order")
         return self.operate("min", a.type, a.type, a, b)
 
@@ -434,20 +460,6 @@ class Writer(ControlFlow, Verbs):
         if operand.length is None:
             return self.new(operand.type, operand.name, uniform=uniform)
         return self.tile(operand.type, operand.length, operand.name)
-
-
-_PARAMETERS = f"of tilekit.compose.registers: {', '.join(type_.name.upper() for type_ in PARAMETER_TYPES)}"
-
-
-def _nearest_parameter(name: str, given: object) -> str:
-    """What to declare in place of a parameter of a type that none has: also an element's, or one of its width."""
-    if given is MAP:
-        return f"w.tensor_map({name!r}, lambda call: ...)"
-    named = str(getattr(given, "name", given)).lower()
-    nearest = next((type_ for type_ in PARAMETER_TYPES if type_.name == named), None)
-    if nearest is None:
-        nearest = F32 if named.startswith(("f", "bf")) else U64 if getattr(given, "bits", 32) == 64 else U32
-    return f"registers.{nearest.name.upper()}"
 
 
 def _registers(given: object) -> Iterable[Value]:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilekit.annotations import call_checked
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import require_call
 from tilekit.assembly.legal import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, Writer
 from tilekit.compose.declared import Declared
 from tilekit.compose.example import example_inputs
 from tilekit.compose.explain import explain
+from tilekit.compose.schedules import Schedules, schedule_of
 from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.dtypes import S32
 from tilekit.emulator.core.errors import RaceError
@@ -36,13 +36,6 @@ from tilekit.tiles.call import Call, LetteredCall, Schedule, Scratch
 
 if TYPE_CHECKING:
     from tilekit.emulator import LaunchReport
-
-
-class Schedules(Protocol):
-    """What a kernel function returns: whatever says how a launch covers the output, a scheduler."""
-
-    def schedule(self, call: Call) -> Schedule:
-        """How a launch covers the output."""
 
 
 Compose = Callable[[Writer], Schedules]
@@ -167,20 +160,13 @@ class ComposedKernel(ArrayKernel):
             profile_tiles=self._profile_tiles,
             uses=Declared(self.name, self.operands),
         )
-        scheduler = self._compose(w)
-        if isinstance(scheduler, type) or not callable(getattr(scheduler, "schedule", None)):
-            raise TraceError(
-                f"{self.name} returned {scheduler!r}; a kernel function returns its scheduler (StaticScheduler, "
-                "StreamKScheduler, ...), which says how many clusters a launch has",
-                code="TK-COMP-004",
-            )
-        require_call(type(scheduler).__name__, "schedule", scheduler.schedule, "call")
+        schedule = schedule_of(self.name, self._compose(w))
         for parameter in w.parameters:
             require_value(parameter)
         return Traced(
             text=w.text(),
             parameters=tuple(w.parameters),
-            schedule=scheduler.schedule,
+            schedule=schedule,
             shared_bytes=w.shared.size if w.dialect.shared_at_launch else 0,
             roles=tuple(w.roles),
             shared=tuple(w.shared.arrays),

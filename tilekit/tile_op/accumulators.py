@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.legal import illegal
+from tilekit.assembly.legal import OWN_RULE, Whole, illegal, require_whole
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -18,6 +18,10 @@ from tilekit.tiles.tile import Tile
 
 WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
 """The meeting for which components on the way of the accumulators out share named barriers."""
+
+
+OfLayout = Annotated[int, OWN_RULE]
+"""A block or columns of accumulators; which there are is the layout's to say (`require_columns`)."""
 
 
 def require_group(op: str, group: Warpgroup | None) -> Warpgroup:
@@ -96,6 +100,20 @@ def require_layout(epilogue: str, layout: AccumulatorLayout, tile: AccumulatorTi
     ):
         legal = f"that of the accumulators, {given.words} a warpgroup"
         raise illegal(epilogue, "layout", layout.words, legal, "the op's layout")
+
+
+def require_columns(reads: str, layout: AccumulatorLayout, block: int, left: int, columns: int) -> None:
+    """Check what an epilogue reads of a tile: a block, and whole fragments of its columns.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with the nearest.
+    """
+    width, words = layout.fragment.columns, "the columns of a fragment"
+    require_whole(reads, "block", block, Whole(0, layout.blocks - 1))
+    require_whole(reads, "left", left, Whole(0, layout.columns - width, width, words))
+    require_whole(reads, "columns", columns, Whole(width, layout.columns - left, width, words))
 
 
 @dataclass(frozen=True)
@@ -265,7 +283,10 @@ class AccumulatorTile(Protocol):
         """Zero the accumulators: what an empty sum needs."""
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
-        """Return `columns` columns of a block from `left` on, in fours, a fragment for each of a warp's."""
+        """Return `columns` columns of a block from `left` on, in fours, a fragment for each of a warp's.
+
+        `left` and `columns` are multiples of ``layout.fragment.columns``.
+        """
 
     def done(self, w: Writer) -> None:
         """Everything has been read: the next tile may overwrite it."""

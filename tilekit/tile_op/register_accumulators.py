@@ -13,7 +13,7 @@ from tilekit.assembly.legal import illegal
 from tilekit.assembly.types import F32, S32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, OfLayout, Warpgroup, require_columns
 from tilekit.tiles.stage import AsyncReader, HeldStage, Promote, Stage
 from tilekit.tiles.tile import Tile
 
@@ -125,16 +125,19 @@ class RegisterAccumulators:
             for register in tile:
                 register.assign(0.0 if self._type is F32 else 0)
 
-    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+    @checked
+    def read(self, w: Writer, block: OfLayout, left: OfLayout, columns: OfLayout) -> list[RegisterTile]:
         """Return `columns` columns of a block: the registers, or whole numbers as f32."""
-        (values,) = self._read(self._tiles[block], left, columns)
+        (values,) = self._read(self._tiles, block, left, columns)
         if self._type is S32:
             turned = w.isa.convert.bits_f32 if self._whole else w.isa.convert.float_s32
             values = RegisterTile([turned(whole=value) for value in values])
         return [values]
 
-    def _read(self, tile: RegisterTile, left: int, columns: int) -> list[RegisterTile]:
+    def _read(self, tiles: Sequence[RegisterTile], block: int, left: int, columns: int) -> list[RegisterTile]:
         layout = self.layout
+        require_columns(f"{type(self).__name__}.read", layout, block, left, columns)
+        tile = tiles[block]
         first, last = (place * len(tile) // layout.columns for place in (left, left + columns))
         return [layout.fragment.fours(tile[first:last])]
 
@@ -195,6 +198,7 @@ class PromotedAccumulators(RegisterAccumulators):
             for register in sums:
                 register.assign(0.0)
 
-    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+    @checked
+    def read(self, w: Writer, block: OfLayout, left: OfLayout, columns: OfLayout) -> list[RegisterTile]:
         """Return the registers of `columns` columns of a block."""
-        return self._read(self._sums[block], left, columns)
+        return self._read(self._sums, block, left, columns)

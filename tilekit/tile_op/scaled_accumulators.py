@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from tilekit.assembly.fit import require_call
+from tilekit.assembly.fit import checked, require_call
 from tilekit.assembly.legal import illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.accumulators import OfLayout, Warpgroup, require_columns
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators, RegisterOp
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators, TensorConsumer, TensorProducer
@@ -236,8 +236,10 @@ class BlockConsumer(TensorConsumer):
         for register in (register for sums in self._sums for register in sums):
             register.assign(0.0)
 
-    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+    @checked
+    def read(self, w: Writer, block: OfLayout, left: OfLayout, columns: OfLayout) -> list[RegisterTile]:
         """Return the registers of `columns` columns."""
+        require_columns(f"{type(self).__name__}.read", self.layout, block, left, columns)
         return [sums[left // 2 : (left + columns) // 2] for sums in self._sums]
 
     def done(self, w: Writer) -> None:

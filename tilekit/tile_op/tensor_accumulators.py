@@ -13,7 +13,7 @@ from tilekit.assembly.types import DSMEM, F32, S32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
-from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, OfLayout, Warpgroup, require_columns
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.mbarrier_sync import LEADER_MASK
@@ -175,8 +175,10 @@ class TensorConsumer:
             w.ptx.tcgen05.store_32x32b(address=(self._columns + left).retyped(TMEM), values=zeros, x=width)
         w.ptx.tcgen05.wait_store()
 
-    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+    @checked
+    def read(self, w: Writer, block: OfLayout, left: OfLayout, columns: OfLayout) -> list[RegisterTile]:
         """Load `columns` columns from `left` on, a fragment for each 16 lanes."""
+        require_columns(f"{type(self).__name__}.read", self.layout, block, left, columns)
         fragments = []
         for part in range(self.layout.fragments):
             registers = w.tile(F32, columns // 2, "acc")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import checked, component
 from tilekit.assembly.legal import Count, illegal
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, SharedMemory
 from tilekit.tiles.operand import OperandTile
@@ -68,7 +68,8 @@ class Payload:
             SharedDeclaration(f"{name}.{tile.name}", tile.bytes, stages, tile.alignment, "tile") for tile in self.tiles
         )
 
-    def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
+    @checked
+    def allocate(self, shared: SharedMemory, name: str, stages: Count) -> dict[str, SharedArray]:
         """Reserve `stages` copies of every tile."""
         places = map(shared.place, self.declared(name, stages))
         return {tile.name: place for tile, place in zip(self.tiles, places, strict=True)}
@@ -109,7 +110,8 @@ class StandardPayload(Payload):
         alignment, size = max(self.a.alignment, self.b.alignment), self.a.bytes + self.b.bytes
         return SharedDeclaration(name, size, stages, alignment, "tile"), *every[2:]
 
-    def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
+    @checked
+    def allocate(self, shared: SharedMemory, name: str, stages: Count) -> dict[str, SharedArray]:
         """Reserve `stages` copies of every tile."""
         if not self.adjacent:
             return super().allocate(shared, name, stages)

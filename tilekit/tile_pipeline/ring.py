@@ -68,8 +68,15 @@ class TilePipeline:
         """Prepare the barriers (one thread)."""
         self.sync.initialise(w)
 
+    @checked
     def producer(self, w: Writer, writer: AsyncWriter | None = None) -> Producer:
-        """Handle for a role that fills stages: by copies of its threads that `writer` groups, or in some other way."""
+        """Handle for a role that fills stages: by copies of its threads that `writer` groups, or in some other way.
+
+        Raises
+        ------
+        TraceError
+            ``TK-FIT-001`` for a `writer` that is no `AsyncWriter`, or whose methods are not called as its are.
+        """
         return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
     @checked
@@ -89,10 +96,12 @@ class TilePipeline:
         held = getattr(self.sync, "most_in_flight", None)
         most = min(MAX_IN_FLIGHT, self.stages - 1 if held is None else held(reader))
         if not 0 <= in_flight <= most:
-            nearest = max(0, min(in_flight, most))
+            reason = f"groups of reads that {type(reader).__name__} keeps running are 0 or more"
+            if in_flight > 0:
+                reason = f"{type(reader).__name__} would wait for one more than {type(self.sync).__name__} gives"
             raise TraceError(
-                f"in_flight={in_flight} with a ring of {self.stages} stages: {type(reader).__name__} would wait for "
-                f"one more than {type(self.sync).__name__} gives; legal: 0 to {most}; nearest: {nearest}",
+                f"in_flight={in_flight} with a ring of {self.stages} stages: {reason}; legal: 0 to {most}; nearest: "
+                f"{max(0, min(in_flight, most))}",
                 code="TK-TRACE-019",
             )
         kind = HoldingConsumer if in_flight else Consumer
