@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 import tilekit
+from tilekit.bench.accuracy import activated
 from tilekit.bench.blockwise import Scales
 from tilekit.bench.entrants import OURS, Entrant
 from tilekit.bench.machine import weights_of
 from tilekit.bench.matmul import Case, Result
 from tilekit.bench.row_groups import Groups
 from tilekit.bench.scaled import LaidOut
-from tilekit.bench.workload import Fused, activated
+from tilekit.bench.workload import Fused
 from tilekit.dtypes import DType
 from tilekit.kernels.matmul.spec import Accumulation
 

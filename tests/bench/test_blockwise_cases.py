@@ -25,6 +25,8 @@ CASES = (
     BlockwiseWorkload(40, 136, 304),
     GroupedBlockwiseWorkload((9, 0, 30), 72, 272),
     GroupedBlockwiseWorkload((9, 0, 30), 72, 272, rows=36),
+    GroupedBlockwiseWorkload((9, 0, 30), 72, 200),
+    GroupedBlockwiseWorkload((9, 0, 30), 72, 200, rows=33),
 )
 
 

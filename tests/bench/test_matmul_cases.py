@@ -248,6 +248,22 @@ def test_small_elements_of_8bit_floats() -> None:
     assert not workload.accuracy(operands, rounded).right
 
 
+@pytest.mark.parametrize("result", [E4M3, E5M2], ids=repr)
+def test_large_elements_of_8bit_floats(result: Any) -> None:
+    """What is too large has to be the largest number, of its sign: half of it is wrong, and so is an infinity."""
+    workload = MatmulWorkload(8, 8, 64, out_dtype=result)
+    operands = workload.operands(0)
+    largest = float(np.array(0x7E if result is E4M3 else 0x7B, np.uint8).view(result.numpy))
+    operands.a[...] *= np.array(largest, operands.a.dtype)
+    exact = operands.a.astype(np.float64) @ operands.b.astype(np.float64)
+    rounded = np.clip(exact, -largest, largest).astype(result.numpy)
+    assert (np.abs(rounded.astype(np.float64)) == largest).mean() > 0.5
+    assert workload.accuracy(operands, rounded).right
+    for spoilt in (0.5 * largest, -largest, np.inf):
+        wrong = np.where(exact > 2 * largest, spoilt, rounded.astype(np.float64))
+        assert not workload.accuracy(operands, wrong).right, spoilt
+
+
 def test_every_types_limit_is_above_its_rounding() -> None:
     """Rounding to the output type alone stays within the whole-array limit for every input and output type."""
     values = np.random.default_rng(0).standard_normal(10000)

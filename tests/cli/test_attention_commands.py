@@ -74,7 +74,7 @@ def test_dump(invoke: Any) -> None:
         (("run", "matmul", "--heads", 3), "of attention only"),
         (("dump", "conv2d", "--causal"), "of attention only"),
         (("dump", "attention", "--what", "ranking"), "nearest legal: 'explain'"),
-        (("run", "attention", "--lengths", "3,-4"), "nearest legal: '128,1,300'"),
+        (("run", "attention", "--lengths", "3,-4"), "nearest legal: '3,0'"),
         (("run", "attention", "--lengths", "0,0"), "not all of them 0"),
         (("run", "attention", "--lengths", "3,4", "--queries", 9), "without --lengths"),
         (("run", "matmul", "--lengths", "3,4"), "of attention only"),

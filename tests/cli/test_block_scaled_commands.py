@@ -38,6 +38,18 @@ def test_quantised_results(invoke: Any, to: str, tmp_path: Path) -> None:
     assert traced["records"] > 0
 
 
+@pytest.mark.parametrize("to", ["nvfp4", "e4m3", "e5m2", "f16"])
+def test_results_of_nvfp4_fit_what_they_are_written_as(invoke: Any, to: str) -> None:
+    """Its operands are standard normal, as those of other formats are: no sum is too large for a narrow type."""
+    words = ("run", *ON, "--m", 20, "--n", 20, "--k", 130, "--dtype", "nvfp4", "--out-dtype", to, "--json")
+    result = invoke(*words)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["right"]
+    operands = ScaledWorkload(20, 20, 512, scaled="nvfp4").operands(0)
+    values = tilekit.dequantise(operands.a, operands.scales[0])
+    assert 0.9 < values.std() < 1.1
+
+
 def test_a_wrong_quantised_result_is_seen() -> None:
     """One element, or one scale, that is another."""
     case = ScaledWorkload(40, 72, 64, out_scaled="mxfp8")

@@ -39,6 +39,33 @@ def test_types_and_layouts(invoke: Any) -> None:
     assert json.loads(invoke("run", "grouped_matmul", *SMALL, "--sizes", "9", *options, "--json").stdout)["right"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("grouped_matmul", "--sizes", "5,6", "--n", 64, "--k", 100),
+        ("grouped_matmul", "--sizes", "5,6", "--n", 64, "--k", 100, "--room", 7),
+        ("grouped_matmul", "--sizes", "5,6", "--n", 104, "--k", 101, "--b-major", "mn"),
+        ("grouped_blockwise", "--sizes", "5,0,130", "--n", 72, "--k", 200),
+        ("grouped_blockwise", "--sizes", "5,0,130", "--n", 72, "--k", 200, "--room", 133),
+    ],
+    ids=lambda given: " ".join(map(str, given)),
+)
+def test_rows_are_padded(invoke: Any, arguments: tuple[Any, ...]) -> None:
+    """Operands begin rows at multiples of 16 bytes, however many columns they have."""
+    result = invoke("run", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["right"]
+
+
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_100a", "gfx942"])
+def test_rows_of_m_that_begin_apart(invoke: Any, chip: str) -> None:
+    """They lie as one array of (K, G, R), as kernels take them."""
+    command = ("run", "grouped_matmul", *SMALL, "--sizes", "5,6", "--a-major", "mn", "--room", 8, "--target", chip)
+    result = invoke(*command, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["right"]
+
+
 @pytest.mark.parametrize("kernel", ["grouped_matmul", "grouped_blockwise"])
 def test_activations(invoke: Any, kernel: str, tmp_path: Path) -> None:
     """What is done with elements is computed, checked, said, and traced; a word that is none is refused."""
@@ -76,18 +103,36 @@ def test_trace(invoke: Any, tmp_path: Path) -> None:
         (("run", "matmul", "--sizes", "3,4"), "of grouped_matmul and grouped_blockwise only, which matmul is not"),
         (("run", "grouped_matmul", "--sizes", "3;4"), "--sizes: given '3;4'; legal: whole numbers with commas"),
         (("run", "grouped_matmul", "--sizes", "0,0"), "not all zero"),
+        (("run", "grouped_matmul", "--sizes", "0,0"), "--sizes: given '0,0'; legal: rows of each group"),
+        (("run", "grouped_matmul", "--sizes", "99999999999,6"), "2147483647 at most; nearest legal: '2147483647,6'"),
+        (
+            ("dump", "grouped_matmul", "--sizes", "999999999,999999999,999999999"),
+            "2147483647 in all at most; nearest legal: '715827882,715827882,715827882'",
+        ),
         (
             ("run", "grouped_matmul", "--sizes", "3,9", "--room", 4),
-            "no more than the 4 that there is room for; nearest legal: (3, 4)",
+            "--room: given 4; legal: from 1 on, and at least the largest of --sizes; nearest legal: 9",
         ),
+        (("run", "grouped_matmul", "--sizes", "5,6", "--room", -3), "--room: given -3; legal: from 1 on"),
+        (("run", "grouped_matmul", "--sizes", "5,6", "--room", 0), "--sizes; nearest legal: 6"),
+        (("run", "grouped_matmul", "--sizes", "5,6", "--room", 1 << 40), "--room: given 1099511627776"),
+        (
+            ("run", "grouped_matmul", "--room", 3),
+            "--room: given 3; legal: from 1 on, and at least the largest of the usual --sizes 100,0,37,175; nearest "
+            "legal: 175",
+        ),
+        (("bench", "grouped_matmul", "--shape", "0,0x8x8"), "--shape '0,0x8x8': sizes: given (0, 0)"),
+        (("run", "grouped_matmul", "--n", 0), "--n: given 0"),
         (("run", "grouped_matmul", "--m", 4), "--m: given 4"),
         (("run", "grouped_matmul", "--bias"), "--bias"),
         (("run", "grouped_matmul", "--groups", 4), "--groups: given 4; legal: of conv2d only"),
         (("run", "grouped_matmul", "--n", 100), "nearest: 104"),
         (("run", "grouped_matmul", "--dtype", "e4m3,e5m2"), "one type: groups' operands have the same"),
+        (("dump", "grouped_blockwise", "--dtype", "e4m3,e5m2"), "one type: groups' operands have the same"),
+        (("dump", "grouped_blockwise", "--dtype", "e4m3,bf16"), "legal: e4m3 or e5m2; nearest legal: 'e4m3'"),
         (("run", "grouped_blockwise", "--target", "sm_80"), "sm_80"),
         (("run", "grouped_blockwise", "--b-major", "mn"), "--b-major"),
-        (("dump", "grouped_matmul", "--batched"), "--batch"),
+        (("dump", "grouped_matmul", "--batched"), "--batched: given True; legal: of a product that has batches only"),
     ],
 )
 def test_refused(invoke: Any, arguments: tuple[Any, ...], message: str) -> None:
@@ -95,3 +140,13 @@ def test_refused(invoke: Any, arguments: tuple[Any, ...], message: str) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("command", ["run", "dump", "trace", "bench"])
+@pytest.mark.parametrize("kernel", ["blockwise", "grouped_blockwise"])
+def test_a_type_that_is_the_default_of_others(invoke: Any, command: str, kernel: str) -> None:
+    """bf16 that is given is refused where scales of blocks are; where nothing is given, e4m3 is computed."""
+    result = invoke(command, kernel, "--dtype", "bf16")
+    assert result.exit_code == 2
+    assert "--dtype: given 'bf16'; legal: e4m3 or e5m2; nearest legal: 'e4m3'" in " ".join(result.output.split())
+    assert "e4m3" in invoke("dump", kernel).stdout

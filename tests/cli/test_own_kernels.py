@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,19 @@ def test_files_without_the_kernel(tmp_path: Path, text: str, name: str, words: s
     assert caught.value.code == "TK-CLI-013"
     assert words in str(caught.value)
     assert invoke("run", f"{file}:{name}")[0] != 0
+
+
+def test_a_file_finds_the_modules_beside_it(tmp_path: Path) -> None:
+    """As where Python runs it: its folder comes first, while it is loaded."""
+    (tmp_path / "beside_mine.py").write_text(Path(MINE.rpartition(":")[0]).read_text())
+    (tmp_path / "mine.py").write_text("from beside_mine import gated_matmul as kernel\n")
+    before = [*sys.path]
+    try:
+        code, text = invoke("dump", f"{tmp_path / 'mine.py'}:kernel")
+    finally:
+        sys.modules.pop("beside_mine", None)
+    assert (code, "gated_matmul" in text) == (0, True), text
+    assert sys.path == before
 
 
 def test_names_are_near() -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
+from tilekit.bench.accuracy import Accuracy
 from tilekit.bench.views import layout
-from tilekit.bench.workload import Accuracy, checked_rows
+from tilekit.bench.workload import checked_rows, require_extent
 from tilekit.dtypes import BF16, F16, DType
 from tilekit.errors import ArgumentError
 
@@ -28,8 +29,6 @@ _Kind = TypeVar("_Kind", bound="AttentionWorkload")
 
 _TANH: Final = 2.0**-10
 """Error of a capped score over its cap: tanh to 11 bits, and the product around it."""
-
-_MOST: Final = (1 << 31) - 1
 
 _SHAPE: Final = re.compile(
     r"(\d{1,9})x(\d{1,10})(?:x(\d{1,10}))? h(\d{1,9})(?:/(\d{1,9}))? d(\d{1,9})(?:/(\d{1,9}))?"
@@ -100,14 +99,8 @@ class AttentionWorkload:
     def __post_init__(self) -> None:
         for name in ("batch", "queries", "keys", "heads", "kv_heads", "head_dim", "value_dim"):
             extent = getattr(self, name)
-            if extent is not None and not 1 <= extent <= _MOST:
-                raise ArgumentError.of(
-                    f"--{name.replace('_', '-')}",
-                    extent,
-                    legal=f"a whole number from 1 on, {_MOST} at most",
-                    nearest=min(max(extent, 1), _MOST),
-                    code="TK-BENCH-001",
-                )
+            if extent is not None:
+                require_extent(f"--{name.replace('_', '-')}", extent)
         if self.dtype not in (BF16, F16):
             raise ArgumentError.of("--dtype", self.dtype.name, legal="bf16, f16", nearest="bf16", code="TK-ATT-001")
         self.spec  # noqa: B018  refuses what `tilekit.attention` does, with its words

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tilekit.bench.accuracy import Accuracy, accuracy_of
 from tilekit.bench.row_groups import GroupOperands, Groups, RowGroups
-from tilekit.bench.views import layout
-from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of
+from tilekit.bench.views import Lying, layout
+from tilekit.bench.workload import MatmulWorkload, Operands
 from tilekit.dtypes import E4M3, F32, DType
 from tilekit.errors import ArgumentError
 from tilekit.targets import DEFAULT, ChipName
@@ -63,11 +64,17 @@ def scales(machine: Machine, a: tuple[int, ...], b: tuple[int, ...], seed: int, 
     random = np.random.default_rng(seed)
     (*outer, rows, k), (*groups, n, _) = a, b
     along_k = -(-k // BLOCK)
-    lines = (along_k, rows) if major == "mn" else (rows, along_k)
-    of_a = machine.upload(random.uniform(0.5, 1.5, (*outer, *lines)).astype(np.float32))
+    lying = _scales_of_a((*outer, rows), k)
+    shape = lying.stored if major == "mn" else (*outer, rows, along_k)
+    of_a = machine.upload(random.uniform(0.5, 1.5, shape).astype(np.float32))
     of_b = machine.upload(random.uniform(0.5, 1.5, (*groups, -(-n // BLOCK), along_k)).astype(np.float32))
     places = [machine.upload(np.arange(extent) // BLOCK) for extent in (n, k)]
-    return Scales(of_a.swapaxes(-1, -2) if major == "mn" else of_a, of_b, (places[0], places[1]))
+    return Scales(lying.cut(of_a) if major == "mn" else of_a, of_b, (places[0], places[1]))
+
+
+def _scales_of_a(rows: tuple[int, ...], k: int) -> Lying:
+    """How scales of such rows lie of which a k-block's are behind each other."""
+    return Lying((*rows[:-1], -(-k // BLOCK), rows[-1]), F32, ((-1, -2),))
 
 
 class Unscaled:
@@ -202,37 +209,37 @@ class GroupedBlockwiseWorkload(RowGroups):
     dtype: DType = E4M3
 
     @property
-    def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of A and B, and of their scales, as they are stored: those of A with a k-block's behind each other."""
-        groups, along_k, along_n = len(self.sizes), -(-self.k // BLOCK), -(-self.n // BLOCK)
-        *leading, rows = self.outer
-        return (
-            (*self.outer, self.k),
-            (groups, self.n, self.k),
-            (*leading, along_k, rows),
-            (groups, along_n, along_k),
-        )
+    def _lying(self) -> tuple[Lying, Lying, Lying]:
+        """How A, B and the scales of A lie."""
+        a = Lying((*self.outer, self.k), self.dtype)
+        b = Lying((len(self.sizes), self.n, self.k), self.dtype, ((-1, -2),))
+        return a, b, _scales_of_a(self.outer, self.k)
+
+    @property
+    def _of_b(self) -> tuple[int, ...]:
+        """Shape of the scales of B."""
+        return len(self.sizes), -(-self.n // BLOCK), -(-self.k // BLOCK)
 
     @property
     def layouts(self) -> GroupOperands:
         """The operands as they lie in memory that does not exist."""
-        a_shape, b_shape, of_a, of_b = self._shapes
-        a, b = layout(0, a_shape, self.dtype), layout(1, b_shape, self.dtype, transposed=True)
-        scales = {"scale_a": layout(3, of_a, F32, transposed=True), "scale_b": layout(4, of_b, F32)}
-        return GroupOperands(a, b, self.bounds | scales)
+        a, b, of_a = self._lying
+        scales = {"scale_a": of_a.view(3), "scale_b": layout(4, self._of_b, F32)}
+        return GroupOperands(a.view(0), b.view(1), self.bounds | scales)
 
     def operands(self, seed: int, place: Callable[[Any], Any] = lambda stored: stored) -> GroupOperands:
         """Return standard normal operands and scales between 0.5 and 1.5; `place` is as of a `GroupedWorkload`."""
         random = np.random.default_rng(seed)
-        a_shape, b_shape, of_a, of_b = self._shapes
+        *lying, of_a = self._lying
         a, b = (
-            place(random.standard_normal(shape, dtype=np.float32).astype(self.dtype.numpy))
-            for shape in (a_shape, b_shape)
+            one.cut(place(random.standard_normal(one.stored, dtype=np.float32).astype(one.dtype.numpy)))
+            for one in lying
         )
-        scale_a, scale_b = (place(random.uniform(0.5, 1.5, shape).astype(np.float32)) for shape in (of_a, of_b))
+        scale_a, scale_b = (
+            place(random.uniform(0.5, 1.5, shape).astype(np.float32)) for shape in (of_a.stored, self._of_b)
+        )
         bounds = {name: place(numbers) for name, numbers in self.bounds.items()}
-        scales = {"scale_a": scale_a.swapaxes(-1, -2), "scale_b": scale_b}
-        return GroupOperands(a, b.swapaxes(-1, -2), bounds | scales)
+        return GroupOperands(a, b, bounds | {"scale_a": of_a.cut(scale_a), "scale_b": scale_b})
 
     def wide(self, operands: GroupOperands, group: int, at: Any) -> tuple[Any, Any]:
         """The rows `at` of a group, and its matrix, in float64 and times their scales."""
@@ -261,10 +268,11 @@ class GroupedBlockwiseWorkload(RowGroups):
 
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
         """Return operands on a machine, groups with their scales, and an output: ``(a, b, groups, out)``."""
-        shapes = (*self.outer, self.k), (len(self.sizes), self.n, self.k)
-        a, b = (machine.normal(shape, self.dtype, next(seeds)) for shape in shapes)
-        groups = ScaledGroups(self.sizes, *self.told(machine), scales=scales(machine, *shapes, next(seeds)))
-        return a, b.swapaxes(-1, -2), groups, machine.empty((*self.outer, self.n), self.out_dtype)
+        rows, matrices, _ = self._lying
+        a, b = (one.cut(machine.normal(one.stored, one.dtype, next(seeds))) for one in (rows, matrices))
+        of = scales(machine, rows.shape, matrices.shape, next(seeds))
+        groups = ScaledGroups(self.sizes, *self.told(machine), scales=of)
+        return a, b, groups, machine.empty((*self.outer, self.n), self.out_dtype)
 
     def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
         """Return the product of each group that has rows, of operands times their scales."""

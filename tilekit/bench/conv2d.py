@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from tilekit.bench.workload import Accuracy, Fused, Operands, accuracy_of, checked_rows, error_limit
+from tilekit.bench.accuracy import Accuracy, accuracy_of, error_limit
+from tilekit.bench.workload import Fused, Operands, checked_rows
 from tilekit.dtypes import BF16, F32, DType
 from tilekit.errors import ArgumentError
 
@@ -76,10 +77,12 @@ class ConvWorkload:
     target: str | None = None
 
     def __post_init__(self) -> None:
-        if min(*self.x, *self.filters, *self.stride, self.groups) < 1:
-            given = f"{'x'.join(map(str, self.x))} {'x'.join(map(str, self.filters))} s{self.stride} g{self.groups}"
-            legal = "extents, strides and groups from 1 on"
-            raise ArgumentError.of("shape", given, legal=legal, code="TK-BENCH-001")
+        numbers = {"x": self.x, "filters": self.filters, "stride": self.stride, "dilation": self.dilation}
+        if min(*(number for of in numbers.values() for number in of), self.groups) < 1:
+            legal = "extents, strides, dilations and groups from 1 on"
+            fitting = {name: tuple(max(1, number) for number in of) for name, of in numbers.items()}
+            nearest = _worded(**fitting, padding=self.padding, groups=max(1, self.groups))
+            raise ArgumentError.of("shape", self.label, legal=legal, nearest=nearest, code="TK-BENCH-001")
         self.arguments()  # refuses what `tilekit.conv2d` does, with its words
 
     @classmethod
@@ -153,12 +156,7 @@ class ConvWorkload:
     @property
     def label(self) -> str:
         """The shape as :meth:`parse` reads it."""
-        words = ["x".join(map(str, self.x)), "x".join(map(str, self.filters))]
-        for letter, (name, usual) in zip(_LETTERS, zip(_LETTERS.values(), (1, 0, 1, 1), strict=True), strict=True):
-            down, along = value if isinstance(value := getattr(self, name), tuple) else (value, value)
-            if (down, along) != (usual, usual):
-                words.append(f"{letter}{down}" if down == along else f"{letter}{down}x{along}")
-        return " ".join(words)
+        return _worded(self.x, self.filters, **self.how)
 
     @property
     def kind(self) -> str:
@@ -297,6 +295,16 @@ class ConvWorkload:
             return product
         each = None if bias is None else bias.reshape(self.groups, 1, self.n)
         return machine.finished(product, Fused(each, self.activation))
+
+
+def _worded(x: tuple[int, ...], filters: tuple[int, ...], **how: Any) -> str:
+    """Return a shape as `ConvWorkload.parse` reads it, without what is usual."""
+    words = ["x".join(map(str, x)), "x".join(map(str, filters))]
+    for (letter, name), usual in zip(_LETTERS.items(), (1, 0, 1, 1), strict=True):
+        down, along = value if isinstance(value := how[name], tuple) else (value, value)
+        if (down, along) != (usual, usual):
+            words.append(f"{letter}{down}" if down == along else f"{letter}{down}x{along}")
+    return " ".join(words)
 
 
 class Unfolded:

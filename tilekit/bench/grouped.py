@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tilekit.bench.row_groups import GroupOperands, Groups, RowGroups
-from tilekit.bench.views import layout
+from tilekit.bench.views import Lying
 
 if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
@@ -44,33 +44,35 @@ class GroupedWorkload(RowGroups):
 
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
         """Return standard normal operands on a machine, the groups, and an output: ``(a, b, groups, out)``."""
-        (a_shape, a_turned), (b_shape, b_turned) = self._stored
-        a, b = (machine.normal(shape, self.dtype, next(seeds)) for shape in (a_shape, b_shape))
-        a, b = a.swapaxes(-1, -2) if a_turned else a, b.swapaxes(-1, -2) if b_turned else b
+        a, b = (one.cut(machine.normal(one.stored, one.dtype, next(seeds))) for one in self._lying)
         return a, b, Groups(self.sizes, *self.told(machine)), machine.empty((*self.outer, self.n), self.out_dtype)
 
     @property
-    def _stored(self) -> tuple[tuple[tuple[int, ...], bool], tuple[tuple[int, ...], bool]]:
-        """The C-ordered shapes of both operands, and whether they are read with the last dimensions exchanged."""
-        (*leading, rows), groups = self.outer, len(self.sizes)
-        a = (*leading, rows, self.k) if self.a_major == "k" else (*leading, self.k, rows)
-        b = (groups, self.n, self.k) if self.b_major == "k" else (groups, self.k, self.n)
-        return (a, self.a_major != "k"), (b, self.b_major == "k")
+    def _lying(self) -> tuple[Lying, Lying]:
+        """How both operands lie; M-major rows of groups that begin apart are rows of all of them, (K, G, R)."""
+        groups, last = len(self.sizes), ((-1, -2),)
+        if self.a_major == "k":
+            a = Lying((*self.outer, self.k), self.dtype)
+        elif self.rows is None:
+            a = Lying((self.k, *self.outer), self.dtype, last)
+        else:
+            a = Lying((self.k, *self.outer), self.dtype, ((0, 1), (1, 2)), rows=2)
+        if self.b_major == "k":
+            return a, Lying((groups, self.n, self.k), self.dtype, last)
+        return a, Lying((groups, self.k, self.n), self.dtype)
 
     @property
     def layouts(self) -> GroupOperands:
         """The operands as they lie in memory that does not exist."""
-        (a_shape, a_turned), (b_shape, b_turned) = self._stored
-        a = layout(0, a_shape, self.dtype, transposed=a_turned)
-        return GroupOperands(a, layout(1, b_shape, self.dtype, transposed=b_turned), self.bounds)
+        a, b = self._lying
+        return GroupOperands(a.view(0), b.view(1), self.bounds)
 
     def operands(self, seed: int, place: Callable[[Any], Any] = lambda stored: stored) -> GroupOperands:
-        """Return standard normal operands; `place` makes of NumPy arrays those of a device."""
+        """Return standard normal operands, rows padded to 16 bytes; `place` makes of NumPy arrays those of a device."""
         random = np.random.default_rng(seed)
         a, b = (
-            values.swapaxes(-1, -2) if turned else values
-            for shape, turned in self._stored
-            for values in [place(random.standard_normal(shape, dtype=np.float32).astype(self.dtype.numpy))]
+            one.cut(place(random.standard_normal(one.stored, dtype=np.float32).astype(one.dtype.numpy)))
+            for one in self._lying
         )
         return GroupOperands(a, b, {name: place(bounds) for name, bounds in self.bounds.items()})
 

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tilekit.bench.accuracy import activated
 from tilekit.bench.blockwise import Scales
 from tilekit.bench.scaled import LaidOut
-from tilekit.bench.workload import Fused, activated
+from tilekit.bench.workload import Fused
 from tilekit.dtypes import S8, DType
 from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.matmul.spec import Accumulation

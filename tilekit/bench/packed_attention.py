@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tilekit.bench.accuracy import Accuracy
 from tilekit.bench.attention import AttentionOperands, AttentionWorkload
-from tilekit.bench.workload import Accuracy
 from tilekit.errors import ArgumentError
 
 __all__ = ["PackedAttentionWorkload"]

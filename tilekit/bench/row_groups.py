@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from tilekit.bench.accuracy import Accuracy, accuracy_of, error_limit
 from tilekit.bench.views import layout
-from tilekit.bench.workload import Accuracy, accuracy_of, error_limit
+from tilekit.bench.workload import MOST, require_extent
 from tilekit.dtypes import BF16, DType
 from tilekit.errors import ArgumentError
 from tilekit.targets import DEFAULT, ChipName
@@ -126,10 +127,13 @@ class RowGroups(ABC):
     activation: Activation | None = None
 
     def __post_init__(self) -> None:
-        most = sum(self.sizes) if self.rows is None else self.rows
-        if not self.sizes or min(self.sizes) < 0 or max(self.sizes) > most or sum(self.sizes) == 0:
+        for name in ("n", "k"):
+            require_extent(name, getattr(self, name))
+        most = MOST if self.rows is None else self.rows
+        if not self.sizes or min(self.sizes) < 0 or max(self.sizes) > most or sum(self.sizes) == 0 or self.m > MOST:
             room = "" if self.rows is None else f", and no more than the {self.rows} that there is room for"
-            legal = f"rows of each group, none negative, not all zero{room}"
+            legal = f"rows of each group, none negative, not all zero{room}, {MOST} in all at most"
+            most = min(most, MOST // max(1, len(self.sizes)))
             fitting = tuple(min(max(size, 0), most) for size in self.sizes)
             nearest = fitting if sum(fitting) else (1,) * max(1, len(fitting)) if self.rows != 0 else None
             raise ArgumentError.of("sizes", self.sizes, legal=legal, nearest=nearest, code="TK-BENCH-001")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of
+from tilekit.bench.accuracy import Accuracy, accuracy_of
+from tilekit.bench.workload import MatmulWorkload, Operands
 from tilekit.dtypes import BF16, E4M3, F32, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
@@ -187,13 +188,18 @@ class ScaledWorkload(MatmulWorkload):
         return a, b, out
 
     def operands(self, seed: int, place: Callable[[_Array], Any] = lambda stored: stored) -> ScaledOperands:
-        """Return standard normal numbers in the format, rows padded to 16 bytes."""
+        """Return standard normal numbers in the format, rows padded to 16 bytes.
+
+        NVFP4's scale of the whole is 1: a call that is not told of another then computes with these numbers, and not
+        with ones that are 448 * 6 at most, whose sums no narrow result has.
+        """
         import tilekit
 
         random = np.random.default_rng(seed)
+        whole: dict[str, Any] = {} if self.format.scale is UE8M0 else {"scale": 1.0}
         sides, scales = [], []
         for rows in (self.m, self.n):
-            found = tilekit.quantise(random.standard_normal((rows, self.k), dtype=np.float32), self.scaled)
+            found = tilekit.quantise(random.standard_normal((rows, self.k), dtype=np.float32), self.scaled, **whole)
             width = found.values.shape[1]
             stored = np.zeros((rows, -(-width // 16) * 16), found.values.dtype)
             stored[:, :width] = found.values

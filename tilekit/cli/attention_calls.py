@@ -60,7 +60,7 @@ def attention_of(call: CallOptions, batch: int | None) -> AttentionWorkload:
 
 
 def attention_like(
-    dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
+    dtype: str | None, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
 ) -> AttentionWorkload:
     """Return attention of some shape of a type; what a product has besides is refused."""
     from tilekit.bench.attention import AttentionWorkload
@@ -70,4 +70,4 @@ def attention_like(
     for option, (given, usual) in ({"--out-dtype": (out_dtype, None)} | others).items():
         if given != usual:
             refuse(option, given, "of another family than attention", usual)
-    return AttentionWorkload(dtype=as_dtype(dtype, "--dtype"))
+    return AttentionWorkload(dtype=as_dtype(dtype or "bf16", "--dtype"))

@@ -67,7 +67,7 @@ def bench(
             f"of groups {', '.join(_GROUPS)}.",
         ),
     ] = None,
-    dtype: options.Dtype = "bf16",
+    dtype: options.Dtype = None,
     out_dtype: options.OutDtype = None,
     a_major: options.AMajor = "k",
     b_major: options.BMajor = "k",
@@ -117,7 +117,7 @@ def bench(
     if own_kernel.names_file(kernel):
         with common.presented(as_json):
             others: dict[str, Any] = {
-                "--dtype": dtype != "bf16" and dtype,
+                "--dtype": dtype,
                 "--out-dtype": out_dtype,
                 "--a-major": a_major != "k" and a_major,
                 "--b-major": b_major != "k" and b_major,

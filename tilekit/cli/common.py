@@ -85,7 +85,7 @@ def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
-def refuse(option: str, given: object, legal: str, nearest: str | None = None) -> NoReturn:
+def refuse(option: str, given: object, legal: str, nearest: int | str | None = None) -> NoReturn:
     """Raise what is wrong with an option that does not fit the others."""
     from tilekit.errors import ArgumentError
 

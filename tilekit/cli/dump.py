@@ -72,6 +72,8 @@ def dump(
             parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,))}
             _show(own, {"target": own.target.name}, parts, out, as_json)
             return
+        if batched and not families.takes_batches(families.product_family(kernel)):
+            common.refuse("--batched", batched, f"of a product that has batches only, which {kernel} is not")
         family, workload, target, config = kernels.asked(kernel, call, 1 if batched else None)
         built = kernels.kernel_of(workload, target, config)
 

@@ -71,6 +71,12 @@ def is_blockwise(family: Family) -> bool:
     return issubclass(family.arguments, Scaled)
 
 
+def takes_batches(family: Family) -> bool:
+    """Whether a family's calls are products of which there may be many."""
+    others = (takes_images, attends, is_block_scaled, is_blockwise)
+    return not family.grouped and not any(kind(family) for kind in others)
+
+
 def chip_of(target: str | None) -> ChipName | None:
     """Check the name of a chip."""
     from tilekit.targets import target as chip_named

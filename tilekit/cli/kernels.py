@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tilekit.cli.families import product_family
 from tilekit.cli.numbers import pair
 from tilekit.cli.options import DEFAULT_TARGET
+from tilekit.cli.words import in_shape
 from tilekit.cli.workloads import described
 
 if TYPE_CHECKING:
@@ -129,7 +130,12 @@ def require_taken(
 
 def problem_of(family: Family, text: str, like: Any) -> Any:
     """Read a shape that the family takes, as workloads like this one have them."""
-    workload = like.parse(text, like)
+    from tilekit.errors import ArgumentError
+
+    try:
+        workload = like.parse(text, like)
+    except ArgumentError as error:
+        raise ArgumentError(in_shape(error.message, text), code=error.code) from None
     require_taken(family, workload, family.targets[0], None)
     return workload
 

@@ -22,16 +22,19 @@ def pair(text: str, option: str) -> tuple[int, int]:
 
 def both(text: str, option: str) -> tuple[int, int]:
     """Read a number for both axes, or ``DxA``: down and along."""
-    if "x" in text:
-        return pair(text, option)
-    found = re.fullmatch(r"([-+]?)(\d{1,18})", text)
-    if found is None or found[1]:
-        nearest = None if found is None else 0 if found[1] == "-" else int(found[2])
-        refuse_extent(option, text, "a whole number, or two as DxA", nearest)
-    return int(found[2]), int(found[2])
+    found = re.fullmatch(r"(\d{1,18})(?:x(\d{1,18}))?", text)
+    if found is None:
+        meant = [max(0, int(number)) for number in re.findall(r"(?<!\d)-?\d{1,18}", text)][:2]
+        refuse_extent(option, text, "a whole number, or two as DxA", axes(*meant) if meant else None)
+    return int(found[1]), int(found[2] or found[1])
 
 
-def refuse_extent(option: str, given: object, legal: str, nearest: int | None) -> NoReturn:
+def axes(down: int, along: int | None = None) -> int | str:
+    """Return numbers of both axes as `both` reads them."""
+    return down if along in (None, down) else f"{down}x{along}"
+
+
+def refuse_extent(option: str, given: object, legal: str, nearest: int | str | None) -> NoReturn:
     """Raise `ArgumentError` for an extent that is none."""
     from tilekit.errors import ArgumentError
 
@@ -39,10 +42,17 @@ def refuse_extent(option: str, given: object, legal: str, nearest: int | None) -
 
 
 def whole_numbers(text: str, option: str) -> tuple[int, ...]:
-    """Read whole numbers with commas between them."""
-    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
-        refuse(option, text, "whole numbers with commas between them", "128,1,300")
-    return tuple(int(length) for length in text.split(","))
+    """Read whole numbers with commas between them, each of which kernels count to."""
+    from tilekit.bench.workload import MOST
+
+    found = re.findall(r"(?<!\d)-?\d+", text)
+    whole = tuple(int(number) if len(number.lstrip("0")) <= 18 else MOST + 1 for number in found)
+    nearest = ",".join(str(min(max(number, 0), MOST)) for number in whole)
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        refuse(option, text, "whole numbers with commas between them", nearest or "128,1,300")
+    if max(whole) > MOST:
+        refuse(option, text, f"numbers of {MOST} at most", nearest)
+    return whole
 
 
 def window(text: str) -> tuple[int | None, int | None]:

@@ -21,19 +21,11 @@ Kernel = Annotated[
     ),
 ]
 Dtype = Annotated[
-    str,
-    typer.Option(
-        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; "
-        "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8 (the "
-        "default), mxfp4 or nvfp4."
-    ),
-]
-FamilyDtype = Annotated[
     str | None,
     typer.Option(
         help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; "
         "int8; tf32 for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or "
-        "nvfp4. Default: bf16, mxfp8."
+        "nvfp4. Default: bf16; of block_scaled mxfp8, of blockwise and grouped_blockwise e4m3."
     ),
 ]
 OutDtype = Annotated[
@@ -161,7 +153,7 @@ class CallOptions:
     n: Annotated[int | None, typer.Option(help="Columns of B and of the result. Default: {1}. Of conv2d: images, 1.")]
     k: Annotated[int | None, typer.Option(help="Columns of A, rows of B. Default: {2}. Of conv2d: filters, 64.")]
     extent: Extents
-    dtype: FamilyDtype
+    dtype: Dtype
     out_dtype: OutDtype
     a_major: AMajor
     b_major: BMajor

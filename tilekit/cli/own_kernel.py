@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 import runpy
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +79,8 @@ def load(kernel: str) -> ComposedKernel:
             code="TK-CLI-013",
         )
     try:
-        made = runpy.run_path(str(path))
+        with _beside(path):
+            made = runpy.run_path(str(path))
     except TilekitError:
         raise
     except (Exception, SystemExit) as error:
@@ -101,6 +104,18 @@ def load(kernel: str) -> ComposedKernel:
             code="TK-CLI-013",
         )
     return kernels[name]
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[None]:
+    """Have a file find the modules in its folder first, as it does where Python runs it."""
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:  # else the file has taken it out
+            sys.path.remove(folder)
 
 
 def extents_of(found: ComposedKernel, given: Mapping[str, int], usual: Mapping[str, int]) -> dict[str, int]:

@@ -24,7 +24,7 @@ def rows_of(family: Family, m: int | None, usual: int) -> int:
 def workload_of(
     shape: tuple[int, int, int],
     batch: int | None,
-    dtype: str,
+    dtype: str | None,
     out_dtype: str | None,
     a_major: str,
     b_major: str,
@@ -33,11 +33,15 @@ def workload_of(
     contiguous: bool = False,
     accumulation: str = "fast",
 ) -> MatmulWorkload:
-    """Build the workload that the options describe; workload and spec check what the options say."""
+    """Build the workload that the options describe, of bf16 where they name no type.
+
+    Workload and spec check what they say.
+    """
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.dtypes import BF16, S8, S32, as_dtype
     from tilekit.errors import ArgumentError
 
+    dtype = dtype or "bf16"
     names = dtype.split(",")
     if len(names) > 2:
         raise ArgumentError.of("--dtype", dtype, legal="one type, or two as A,B", nearest=",".join(names[:2]))
@@ -73,7 +77,7 @@ def product_of(family: Family, call: CallOptions, batch: int | None) -> MatmulWo
     from tilekit.tile_op.block_scaled import FORMATS
 
     scaled = is_block_scaled(family)
-    dtype = ("e4m3" if scaled else call.dtype) or "bf16"
+    dtype = "e4m3" if scaled else call.dtype
     n, k = (
         given if given is not None else usual for given, usual in zip((call.n, call.k), call.usual[1:], strict=True)
     )
@@ -104,7 +108,7 @@ def product_of(family: Family, call: CallOptions, batch: int | None) -> MatmulWo
 def with_scales(like: MatmulWorkload, dtype: str | None) -> BlockwiseWorkload:
     """Return the same product with scales of blocks: K-major, and of e4m3 where no type is asked for."""
     from tilekit.bench.blockwise import BlockwiseWorkload
-    from tilekit.dtypes import E4M3
+    from tilekit.dtypes import FP8
     from tilekit.errors import ArgumentError
 
     legal = "of a product without scales of blocks only"
@@ -115,7 +119,7 @@ def with_scales(like: MatmulWorkload, dtype: str | None) -> BlockwiseWorkload:
     if like.batch is not None:
         raise ArgumentError.of("--batch", like.batch, legal=legal, code="TK-CLI-001")
     types: dict[str, Any] = {} if dtype is None else {"a_dtype": like.a_dtype, "b_dtype": like.b_dtype}
-    if types and E4M3.bits not in {one.bits for one in types.values()}:
+    if not {*types.values()} <= {*FP8}:
         raise ArgumentError.of("--dtype", dtype, legal="e4m3 or e5m2", nearest="e4m3", code="TK-CLI-001")
     how: dict[str, Any] = {name: getattr(like, name) for name in ("out_dtype", "bias", "activation", "padded")}
     return BlockwiseWorkload(like.m, like.n, like.k, **types, **how)

@@ -26,9 +26,9 @@ def groups_of(family: Family, call: CallOptions, batch: int | None) -> GroupedWo
     for option, given in (others | {"--contiguous": call.contiguous}).items():
         if given not in (None, False):
             refuse(option, given, f"of products without groups only, which {family.name} is not")
-    dtype = call.dtype or "bf16"
-    like = groups_like(family, dtype, call.out_dtype, call.a_major, call.b_major, call.accumulation)
+    like = groups_like(family, call.dtype, call.out_dtype, call.a_major, call.b_major, call.accumulation)
     sizes = SIZES if call.sizes is None else whole_numbers(call.sizes, "--sizes")
+    _require_room(call, sizes)
     usual = zip((call.n, call.k), call.usual[1:], strict=True)
     n, k = (default if given is None else given for given, default in usual)
     more: dict[str, Any] = {"activation": call.activation}
@@ -37,18 +37,32 @@ def groups_of(family: Family, call: CallOptions, batch: int | None) -> GroupedWo
     return replace(like, sizes=sizes, n=n, k=k, rows=call.room, **more)
 
 
+def _require_room(call: CallOptions, sizes: tuple[int, ...]) -> None:
+    """Refuse room for fewer rows than the largest group has, or for more than kernels count."""
+    from tilekit.bench.workload import MOST
+
+    if call.room is None:
+        return
+    least, most = max(1, *sizes), MOST // len(sizes)
+    if call.room < least:
+        of = "--sizes" if call.sizes is not None else f"the usual --sizes {','.join(map(str, SIZES))}"
+        refuse("--room", call.room, f"from 1 on, and at least the largest of {of}", least)
+    if call.room > most:
+        refuse("--room", call.room, f"{most} at most: kernels count {MOST} rows in all", most)
+
+
 def groups_like(
-    family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
+    family: Family, dtype: str | None, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
 ) -> GroupedWorkload | GroupedBlockwiseWorkload:
     """Return groups of some shape whose types are those that shapes given in words have."""
     from tilekit.bench.blockwise import GroupedBlockwiseWorkload
     from tilekit.bench.grouped import GroupedWorkload
 
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, accumulation=accumulation)
-    if is_blockwise(family):
-        scaled = with_scales(like, None if dtype == "bf16" else dtype)
-        return GroupedBlockwiseWorkload((1,), 1, 1, dtype=scaled.a_dtype, out_dtype=scaled.out_dtype)
+    scaled = with_scales(like, dtype) if is_blockwise(family) else None
     if like.a_dtype is not like.b_dtype:
         refuse("--dtype", dtype, "one type: groups' operands have the same", like.a_dtype.name)
+    if scaled is not None:
+        return GroupedBlockwiseWorkload((1,), 1, 1, dtype=scaled.a_dtype, out_dtype=scaled.out_dtype)
     types: dict[str, Any] = {"dtype": like.a_dtype, "out_dtype": like.out_dtype}
     return GroupedWorkload((1,), 1, 1, routing="spread", **types, a_major=like.a_major, b_major=like.b_major)

@@ -41,7 +41,7 @@ def tune(
     seconds: Annotated[
         float, typer.Option(help="Of suites: after that time no further case is begun.", show_default=False)
     ] = math.inf,
-    dtype: options.Dtype = "bf16",
+    dtype: options.Dtype = None,
     out_dtype: options.OutDtype = None,
     a_major: options.AMajor = "k",
     b_major: options.BMajor = "k",

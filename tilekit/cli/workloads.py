@@ -59,7 +59,7 @@ def described(family: Family, call: CallOptions, batch: int | None = None) -> De
 
 
 def like_of(
-    family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
+    family: Family, dtype: str | None, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
 ) -> Described:
     """Return a workload of some shape whose types are those that shapes given in words have."""
     if attends(family):
@@ -70,16 +70,11 @@ def like_of(
         from tilekit.bench.scaled import ScaledWorkload
 
         plain = workload_of((1, 1, 2), None, "e4m3", out_dtype, a_major, b_major, accumulation=accumulation)
-        return ScaledWorkload.like(plain, _asked(dtype) or "mxfp8")
+        return ScaledWorkload.like(plain, dtype or "mxfp8")
     if takes_images(family):
         for option, major in (("--a-major", a_major), ("--b-major", b_major)):
             if major != "k":
                 refuse(option, major, "of a product only, which conv2d is not", "k")
-        return convolution_like(dtype, out_dtype, accumulation=accumulation)
+        return convolution_like(dtype, out_dtype, accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
-    return with_scales(like, _asked(dtype)) if is_blockwise(family) else like
-
-
-def _asked(dtype: str) -> str | None:
-    """The type that is asked for; bf16 is what these commands take where none is."""
-    return None if dtype == "bf16" else dtype
+    return with_scales(like, dtype) if is_blockwise(family) else like
