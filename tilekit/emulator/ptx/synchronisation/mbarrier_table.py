@@ -141,6 +141,6 @@ class MbarrierTable:
     def unfinished(self) -> list[Mbarrier]:
         """Return the barriers in the middle of a phase: arrivals have come to it and not all, or not its bytes.
 
-        A phase that nobody has come to is none, and neither is one that threads have only left (arrive_drop).
+        A phase without arrivals is none, and neither is one that threads have only left (arrive_drop).
         """
         return [barrier for barrier in self._barriers.values() if barrier.tx or barrier.pending != barrier.expected]
