@@ -71,10 +71,10 @@ def test_the_nearest_value_mends_a_config(spec: GemvSpec, broken: dict[str, int]
 
 
 def test_a_config_that_cannot_be_built_lists_its_problems() -> None:
-    """Tracing a broken config raises with every rule at once."""
+    """Tracing a broken config raises with every rule at once: two fields, and then the registers of what is nearest."""
     with pytest.raises(ConfigError, match="warps=5") as caught:
         GemvKernel(GemvSpec(), GemvConfig(groups=3, warps=5), SM_90A)
-    assert len(caught.value.problems) == 2
+    assert [problem.split("; nearest: ")[1] for problem in caught.value.problems] == ["groups=4", "warps=4", "depth=1"]
     assert caught.value.code == "TK-GV-005"
 
 
