@@ -19,7 +19,7 @@ from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.epilogue.shares import ShareKind, add_shares, finished_sum
-from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup, require_columns
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.tile import Tile
 
@@ -179,6 +179,7 @@ class _Sum:
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
         """Return the sums of `columns` columns of a block."""
+        require_columns("_Sum.read", self.layout, block, left, columns)
         found: list[Value] = []
         for at, first, offset in _quads(self.layout):
             if at == block and left <= first < left + columns:

@@ -80,10 +80,10 @@ class RuleBook:
     def problems(self, config: Any, chip: Target, spec: Any) -> list[str]:
         """One sentence for each broken rule, ending in ``nearest: <field>=<value>``, the least change that mends it.
 
-        Those that a later phase finds follow, of the config with these changes: all of them together are legal.
+        Those that are left, or that a later phase finds, follow, of the config with these changes.
         """
         said: dict[str, None] = {}
-        for _ in self.phases:
+        for _ in range(2 * len(self.phases)):  # a change may ask for another of the same phase
             found = self.violations(config, chip, spec)
             changes: dict[str, Any] = {}
             for violation in found:
